@@ -1,0 +1,1 @@
+"""Bundle file -> Record: evaluation of contrastive embedding models. Read evaluate.py first."""

@@ -1,0 +1,1 @@
+"""One encoder a file; heavy libraries are imported here and nowhere else in the contrastive half."""
