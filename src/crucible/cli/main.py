@@ -11,7 +11,7 @@ import signal
 import sys
 import traceback
 from types import FrameType
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import click
 import typer
@@ -21,6 +21,8 @@ from crucible.cli import output
 from crucible.errors import CrucibleError
 
 COMMANDS = {
+    "ari": ("crucible.cli.ari", "ARI Bench: run an agent for its hour, grade it, look at what it did."),
+    "board": ("crucible.cli.board", "Rows and ranks from the records of many runs."),
     "compare": ("crucible.cli.compare", "Compare scoreboards; refuses across different eval sets."),
     "eval": ("crucible.cli.evaluate", "Evaluate a model on a frozen eval set: scoreboard, items, record."),
     "evalset": ("crucible.cli.evalset", "Freeze and show evaluation sets."),
@@ -70,14 +72,20 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 def _run(args: list[str]) -> int:
     as_json = "--json" in args
     try:
-        result: Any = root.main(args, prog_name="crucible", standalone_mode=False)
+        # Not root.main(): click's own handling of Ctrl-C and of a closed pipe would come before ours.
+        with root.make_context("crucible", list(args)) as ctx:
+            root.invoke(ctx)
         sys.stdout.flush()
-        return result if isinstance(result, int) else 0
+        return 0
+    except click.exceptions.Exit as done:  # --help and --version
+        sys.stdout.flush()
+        return done.exit_code
     except CrucibleError as error:
         return output.fail(type(error).__name__, error.message, error.fix, error.exit_code, error.facts, as_json)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "crucible"
-        return output.fail("Usage", error.format_message(), f"See `{command} --help`.", 2, {}, as_json)
+        message = error.format_message() or f"`{command}` needs a command"
+        return output.fail("Usage", message, f"See `{command} --help`.", 2, {}, as_json)
     except (KeyboardInterrupt, click.Abort):
         message, fix = "interrupted; no file was left half-written", "Run the same command again."
         return output.fail("Interrupted", message, fix, INTERRUPTED, {}, as_json)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated
@@ -35,9 +36,16 @@ def json_document(value: object) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> None:
     """A table on stdout; the first `left` columns are text, the others are numbers and stand to the right."""
-    grid = Table(title=title, title_justify="left", title_style="bold", header_style="bold", box=None, pad_edge=False)
+    grid = Table(
+        title=Text(visible(title)) if title else None,
+        title_justify="left",
+        title_style="bold",
+        header_style="bold",
+        box=None,
+        pad_edge=False,
+    )
     for place, name in enumerate(columns):
-        grid.add_column(name, justify="left" if place < left else "right", overflow="fold")
+        grid.add_column(Text(visible(name)), justify="left" if place < left else "right", overflow="fold")
     for row in rows:
         grid.add_row(*(Text(visible(cell(value))) for value in row))
     _console().print(grid)
@@ -66,8 +74,11 @@ def fail(
     say(f"crucible: {message[:width]}\n  fix: {fix}")
     if as_json:
         error = {"kind": kind, "message": message, "fix": fix, "exit_code": code, **facts}
-        json_document({"error": error})
-        sys.stdout.flush()
+        try:
+            json_document({"error": error})
+            sys.stdout.flush()
+        except OSError:  # stdout itself failed: the sentence on stderr is said, and nothing may flush again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return code
 
 
