@@ -87,6 +87,18 @@ def test_a_second_judgement_returns_the_first_and_another_exam_is_another_pin(tm
     assert [difference.fact for difference in one.pin.differences(two.pin)] == ["exam"]
 
 
+def test_only_equal_bytes_are_equal(tmp_path: Path) -> None:
+    """The model says two spaces, or AA: white space and case are bytes like any other."""
+    near = [
+        Question("q1", "c", "f", b"p ", b" \n"),
+        Question("q2", "c", "f", b"pA", b"Aa"),
+        Question("q3", "c", "f", b"p ", b"  "),
+    ]
+    path = tmp_path / "near.jsonl"
+    path.write_bytes(encode(near))
+    assert grade(hour(tmp_path), path, LocalBox()).passed == 1
+
+
 def test_nothing_promoted_scores_zero_and_counts(tmp_path: Path, exam: Path) -> None:
     place = hour(tmp_path, AGENT.replace("&& runner promote s1", ""))
     graded = grade(place, exam, LocalBox())

@@ -60,6 +60,22 @@ def test_closing_a_box_ends_all_its_jobs_and_no_other_process(tmp_path: Path) ->
         bystander.wait()
 
 
+def test_a_job_whose_start_was_interrupted_is_ended_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(process: subprocess.Popen[bytes], mark: str) -> None:
+        (tmp_path / "pid").write_text(str(process.pid))
+        process.returncode = 0  # nobody will wait for it in this test
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("crucible.ari.boxes.local.LocalRunning", interrupted)
+    box = LocalBox()
+    with pytest.raises(KeyboardInterrupt):
+        box.start(Job("trainer", ("sleep", "300"), tmp_path, {"PATH": "/usr/bin:/bin"}))
+    pid = int((tmp_path / "pid").read_text())
+    assert alive(pid)
+    box.close()
+    wait_for(lambda: not alive(pid))
+
+
 def test_exit_codes_and_signals_come_out_as_a_shell_shows_them(tmp_path: Path) -> None:
     box = LocalBox()
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from crucible.ari.agents import scripted
 from crucible.ari.boxes.local import LocalBox
+from crucible.ari.clock import boottime
 from crucible.ari.run import run
 from crucible.ari.rundir import Finished, RunDir
 from crucible.ari.submit import candidates, replay
@@ -27,11 +29,11 @@ echo 'class Model:
 """
 
 
-def go(tmp_path: Path, script: str, **numbers: Any) -> tuple[RunDir, Finished]:
+def go(tmp_path: Path, script: str, now: Callable[[], float] = boottime, **numbers: Any) -> tuple[RunDir, Finished]:
     path = tmp_path / "agent.sh"
     path.write_text(script)
-    track = small_track(**{"budget_s": 30, "reserve_s": 1, **numbers})
-    place = run(track, scripted.load(f"script:{path}"), 7, tmp_path / "runs", LocalBox())
+    track = small_track(**{"budget_s": 300, "reserve_s": 1, **numbers})
+    place = run(track, scripted.load(f"script:{path}"), 7, tmp_path / "runs", LocalBox(), now=now)
     return place, place.read_finished()
 
 
@@ -53,24 +55,25 @@ def test_submissions_without_promotion_are_empty_whatever_their_public_score(tmp
 
 
 def test_at_the_deadline_the_tree_is_killed_and_the_last_promotion_is_official(tmp_path: Path) -> None:
-    script = (
-        BUNDLE
-        + """
+    script = f"""{BUNDLE}
 runner submit m; echo 2 > m/two; runner submit m; echo 3 > m/three; runner submit m
 runner promote s3; runner promote s2
 (setsid sleep 300 & echo $! > daemon)
-echo 'import os, time; open("job", "w").write(str(os.getpid())); time.sleep(300)' > job.py
+echo 'import os, time; open("tmp", "w").write(str(os.getpid())); os.rename("tmp", "job"); time.sleep(300)' > job.py
 runner run job.py
 sleep 300
 """
-    )
-    place, finished = go(tmp_path, script, budget_s=6, reserve_s=1)
+
+    def now() -> float:
+        """The deadline comes when everything of the run is at work, however slow this machine is."""
+        return boottime() + (3600 if list(tmp_path.glob("runs/*/workspace/job")) else 0)
+
+    place, finished = go(tmp_path, script, now=now, budget_s=3600)
     assert (finished.outcome, finished.official_submission, finished.agent_exit) == ("pending", "s2", None)
-    assert finished.seconds >= 6.0
     for name in ("daemon", "job"):
         assert not alive(int((place.workspace / name).read_text())), name
     job = next(line.entry.body for line in ledger.read(place.audit) if line.entry.body["command"] == "run")
-    assert job["end"] == "limit" and job["at_s"] + job["granted_s"] <= 5.001, "ended at the reserve"
+    assert (job["end"], job["left_s"]) == ("stopped", 0.0)
 
 
 def test_feedback_cut_short_is_no_score_and_keeps_nobody_waiting(tmp_path: Path) -> None:
@@ -158,7 +161,11 @@ def test_a_stopped_harness_leaves_a_terminal_state_and_no_process(tmp_path: Path
         "runs",
         "--json",
     ]
-    harness = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background shell has its children ignore Ctrl-C
+    try:
+        harness = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
     wait_for(lambda: bool(list(tmp_path.glob("runs/*/workspace/me"))))
     folder = next(tmp_path.glob("runs/*/workspace"))
     harness.send_signal(how)

@@ -70,6 +70,8 @@ def compute(
             end = _follow(running, ours, flow, until, client, stop)
             if end == "exited" and running.wait(max(0.0, until - time.monotonic())) is None:
                 end = "limit"  # it closed its output and went on in silence
+            if stop.is_set():
+                end = "stopped"  # whatever was seen of it first: the client and the job die with the run
         finally:
             ended = box.end(running)
         used = time.monotonic() - began

@@ -19,7 +19,7 @@ from typing import Protocol
 
 from crucible.ari.artefact import unpack
 from crucible.ari.box import Box, Ended, Job
-from crucible.ari.clock import Clock
+from crucible.ari.clock import Clock, boottime
 from crucible.ari.exam.questions import Question, load
 from crucible.ari.examine import Ask, examine
 from crucible.ari.rundir import Cause, Finished, Pending, Plan, RunDir
@@ -51,11 +51,19 @@ class Agent(Protocol):
     def install(self, folder: Path) -> tuple[str, ...]: ...
 
 
-def run(track: Track, agent: Agent, seed: int, root: Path, box: Box, notice: Notice = lambda text: None) -> RunDir:
+def run(
+    track: Track,
+    agent: Agent,
+    seed: int,
+    root: Path,
+    box: Box,
+    notice: Notice = lambda text: None,
+    now: Callable[[], float] = boottime,
+) -> RunDir:
     """One run under a new id; its folder, in which `finished.json` says how it ended."""
     place, plan = _allocate(track, agent, seed, root, box)
     notice(f"run {plan.run}: {track.budget_s:g} s from the agent's first instruction")
-    clock = Clock(track)
+    clock = Clock(track, now)
     hour = _Hour(place, plan, box, clock, notice)
     closed = False
     try:
@@ -130,8 +138,6 @@ class _Hour:
                     self.ended = agent.wait(min(_POLL_S, self.clock.left()))
             finally:
                 self.seconds = self.clock.used()
-                self._over.set()
-                self._box.end(agent)
         if runner.fault is not None:
             raise runner.fault
 
@@ -155,9 +161,9 @@ class _Hour:
             yield runner, folder
         finally:
             self._over.set()
-            self._box.close()  # feedback in flight loses its process, so that closing does not wait for it
+            self._box.close()  # the agent, its call and feedback in flight: closing the runner then waits for nobody
             runner.close()
-            self._box.close()
+            self._box.close()  # what a last request may have started in between
             self.calls = runner.calls
 
     def _feedback(self, public: list[Question]) -> Callable[[Path], tuple[int, int]]:

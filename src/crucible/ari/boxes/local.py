@@ -55,6 +55,8 @@ class LocalBox:
 
     def __init__(self) -> None:
         self._running: list[LocalRunning] = []
+        self._starting: set[str] = set()
+        """Marks of jobs whose start was not seen to end: a signal may arrive between a process and its handle."""
         self._lock = threading.Lock()
 
     def limits(self) -> dict[str, str]:
@@ -70,6 +72,8 @@ class LocalBox:
 
     def start(self, job: Job) -> LocalRunning:
         mark = secrets.token_hex(16)
+        with self._lock:
+            self._starting.add(mark)
         try:
             process = subprocess.Popen(
                 job.argv,
@@ -81,6 +85,7 @@ class LocalBox:
                 start_new_session=True,
             )
         except OSError as error:
+            self._starting.discard(mark)
             if job.role == "trainer" and not job.folder.is_dir():
                 raise SubjectFailed("the folder of the call is gone", fix="Call from a folder that stays.") from None
             raise MachineryFailed(
@@ -90,6 +95,7 @@ class LocalBox:
         running = LocalRunning(process, mark)
         with self._lock:
             self._running.append(running)
+            self._starting.discard(mark)
         return running
 
     def end(self, running: Running) -> Ended:
@@ -116,24 +122,33 @@ class LocalBox:
     def close(self) -> None:
         with self._lock:
             rest = list(self._running)
+            lost = set(self._starting)
         for running in rest:
             self.end(running)
+        for mark in lost:
+            while alive := list(_marked(mark)):
+                for pid in alive:
+                    _kill(pid)
 
 
 def _family(running: LocalRunning) -> Iterator[int]:
     """Live processes of the job: by session, by descent, by mark."""
     table = dict(_processes())
-    marked = f"{MARK}={running.mark}".encode()
     # The first process's number may be used again once it was reaped; until then its session and children are ours.
     roots = {running.pid} if running.wait(0.0) is None else set()
     members = {pid for pid, (_, session) in table.items() if session == running.pid or pid in roots}
-    members |= {pid for pid in table if marked in _environment(pid)}
+    members |= set(_marked(running.mark))
     grown = True
     while grown:
         more = {pid for pid, (parent, _) in table.items() if parent in members} - members
         members |= more
         grown = bool(more)
     yield from members
+
+
+def _marked(mark: str) -> Iterator[int]:
+    wanted = f"{MARK}={mark}".encode()
+    yield from (pid for pid, _ in _processes() if wanted in _environment(pid))
 
 
 def _processes() -> Iterator[tuple[int, tuple[int, int]]]:
