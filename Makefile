@@ -3,7 +3,7 @@ export OMP_NUM_THREADS := 1
 export HF_HUB_OFFLINE := 1
 PY := .venv/bin/python
 
-.PHONY: demo test quick lint setup size docs clean
+.PHONY: demo test quick bench lint setup size docs clean
 
 demo: setup            ## run both walks end to end on embedded defaults
 	@$(PY) scripts/demo.py
@@ -13,6 +13,11 @@ test: setup lint       ## everything CI runs
 
 quick: setup           ## the tests that take seconds
 	$(PY) -m pytest -n auto -m "not slow"
+
+bench: setup           ## ratios against peers and the physical floor; run on a quiet machine
+	@env -u OMP_NUM_THREADS $(PY) benchmarks/scoring.py
+	@env -u OMP_NUM_THREADS $(PY) benchmarks/loading.py
+	@env -u OMP_NUM_THREADS $(PY) benchmarks/encoding.py
 
 lint: setup
 	.venv/bin/ruff check .

@@ -36,21 +36,21 @@ def main() -> int:
 
 def contrastive_walk() -> list[tuple[str, str, str]]:
     chapter("Crucible: is the new model better, and can I believe it?")
-    run(f"evalset freeze {SAMPLE} --name sample --version v1 --encoder hashing --seed 42 --out demo/evalset")
-    run("eval --model hashing:64 --eval-set demo/evalset --output demo/small.json --ledger demo/ledger.jsonl")
-    run("eval --model hashing --eval-set demo/evalset --output demo/large.json --ledger demo/ledger.jsonl")
-    run("compare demo/small.json demo/large.json")
+    run(f"bundles check {SAMPLE}")
+    run(f"evalset freeze {SAMPLE} --name wordnet-sample --version v1 --encoder minilm --seed 42 --out demo/evalset")
+    for model in ("hashing", "minilm"):
+        files = f"--output demo/{model}.json --html demo/{model}.html --ledger demo/ledger.jsonl"
+        run(f"eval --model {model} --eval-set demo/evalset {files}")
+    run("compare demo/hashing.json demo/minilm.json --flips 5")
     run("exposure --steps 10000 --batch-size 32 --tier3-probability 0.10 --legacy-ratio 0.75 --legacy-pool 454")
     run("ledger verify demo/ledger.jsonl")
-    boards = [json.loads((DEMO / f"{name}.json").read_text()) for name in ("small", "large")]
-    return [
-        (
-            f"pass rate of {board['checkpoint_path']}",
-            f"{board['overall']['pass_rate']:.1%} of {board['overall']['n']} bundles",
-            f"demo/{name}.json",
+    rows = []
+    for model in ("hashing", "minilm"):
+        overall = json.loads((DEMO / f"{model}.json").read_text())["overall"]
+        rows.append(
+            (f"pass rate of {model}", f"{overall['pass_rate']:.1%} of {overall['n']} bundles", f"demo/{model}.html")
         )
-        for name, board in zip(("small", "large"), boards, strict=True)
-    ]
+    return rows
 
 
 def agent_walk() -> list[tuple[str, str, str]]:

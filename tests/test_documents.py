@@ -422,3 +422,12 @@ def test_a_file_name_that_is_not_utf8_can_still_be_written_about() -> None:
         "n": ["caf\\udce9", 1],
         "caf\\udce9": None,
     }
+
+
+def test_a_target_that_cannot_be_written_is_refused_before_the_work(tmp_path):
+    with pytest.raises(Mistake, match="is a folder"):
+        documents.require_target(tmp_path)
+    with pytest.raises(Mistake, match="no folder") as caught:
+        documents.require_target(tmp_path / "missing" / "x.json")
+    assert "mkdir -p" in caught.value.fix
+    documents.require_target(tmp_path / "x.json")

@@ -148,6 +148,14 @@ def _draft(target: Path) -> Path:
     return target.with_name(f".{target.name[:40]}.{secrets.token_hex(6)}.part")
 
 
+def require_target(path: Path) -> None:
+    """Refuses at once what could not be written after a long job: a folder in its place, or no folder to put it in."""
+    if path.is_dir():
+        raise Mistake(f"{path} is a folder, not a place for a file", fix="Give the path of a file.")
+    if not path.absolute().parent.is_dir():
+        raise Mistake(f"{path}: there is no folder {path.parent}", fix=f"Make it first: mkdir -p {path.parent}")
+
+
 def sync_folder(folder: Path) -> None:
     """Makes a rename or a new name in `folder` survive a power cut."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)

@@ -51,9 +51,9 @@ def test_unknown_encoders_are_refused_with_the_known_ones(name):
 
 
 class _Broken:
-    id, digest = "broken", "0"
+    id, digest, cheap = "broken", "0", True
 
-    def encode(self, texts):
+    def encode(self, texts, progress=None):
         return np.full((len(texts), 3), np.nan, dtype=np.float32)
 
 

@@ -27,7 +27,7 @@ LAW: dict[str, tuple[list[str], list[str] | None]] = {
     "kernel": (["errors"], ["msgspec"]),
     "contrast": (
         ["__init__", "kernel", "errors", "engine", "documents"],
-        ["numpy", "numba", "msgspec", "zstandard", "pyarrow"],
+        ["numpy", "numba", "llvmlite", "msgspec", "zstandard", "pyarrow"],
     ),
     "ari": (["__init__", "kernel", "errors", "engine", "documents"], ["msgspec"]),
     "board": (

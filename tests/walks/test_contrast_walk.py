@@ -31,8 +31,9 @@ def freeze(run, out, source=SAMPLE, encoder="hashing", seed=42):
 
 @pytest.fixture
 def run(crucible, tmp_path, monkeypatch):
-    """The command, run in a folder of its own that is also where this test stands."""
+    """The command, run in a folder of its own that is also where this test stands, with a cache of its own."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRUCIBLE_CACHE_DIR", str(tmp_path / "cache"))
     return lambda command, **more: crucible(*shlex.split(command), cwd=tmp_path, **more)
 
 
@@ -60,7 +61,7 @@ def test_scoreboard_has_exactly_the_fields_of_the_reference(walk):
 def test_items_agree_with_the_scoreboard(walk):
     items = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
     board = json.loads(Path("a.json").read_text())
-    assert len(items) == board["overall"]["n"] == 400
+    assert len(items) == board["overall"]["n"] == len(SAMPLE.read_bytes().splitlines())
     assert all(set(item) == {"id", "danger", "margin", "rank", "tier"} for item in items)
     assert all(item["margin"] == -item["danger"] for item in items)
     assert sum(item["margin"] > 0 for item in items) == board["overall"]["correct"]
@@ -92,12 +93,22 @@ def test_edited_ledger_exits_6_and_names_the_line(walk, run):
 
 def test_compare_is_paired_and_antisymmetric(walk, run):
     there, back = (run(f"compare {pair} --json").json for pair in ("a.json b.json", "b.json a.json"))
+    there, back = there["comparisons"][0], back["comparisons"][0]
     for name, group in there["groups"].items():
         mirrored = back["groups"][name]
         assert (group["wins"], group["losses"]) == (mirrored["losses"], mirrored["wins"])
         assert group["delta_pass_rate"] == pytest.approx(-mirrored["delta_pass_rate"])
         assert group["p"] == mirrored["p"]
     assert there["groups"]["overall"]["wins"] + there["groups"]["overall"]["losses"] > 0
+    assert there["flips"]["won"] == back["flips"]["lost"] != []
+
+
+def test_the_encoder_that_made_the_tiers_is_named_as_such(walk, run):
+    """Its higher tiers are hard by construction; a reader must not take that for a weakness."""
+    assert "hashing:256 is the reference encoder" in run("compare a.json b.json").out
+    assert "reference encoder" in run("eval --model hashing --eval-set es --output c.json").err
+    assert run("compare a.json b.json --json").json["caveats"]
+    assert "reference encoder" not in run("eval --model hashing:32 --eval-set es --output d.json").err
 
 
 def test_different_eval_sets_exit_5_with_both_fingerprints(walk, run):
@@ -113,7 +124,7 @@ def test_different_eval_sets_exit_5_with_both_fingerprints(walk, run):
     assert allowed.code == 0
     assert "MISMATCH" in allowed.json["watermark"]
     assert allowed.json["comparable"] is False
-    assert allowed.json["groups"]["overall"]["p"] is None
+    assert allowed.json["comparisons"][0]["groups"]["overall"]["p"] is None
     assert "MISMATCH" in run("compare a.json c.json --allow-fingerprint-mismatch").out
 
 
@@ -160,6 +171,21 @@ def test_bad_bundle_file_is_one_clear_error(run, tmp_path, content, code, said):
     assert not Path("es").exists()
 
 
+def test_skipped_lines_are_kept_with_their_reason_and_counted(run, tmp_path):
+    good = '{"id": "%s", "anchor": "a", "positive": "p", "negatives": ["n"]}'
+    Path("b.jsonl").write_text("\n".join([good % 1, "junk \x1b[31m", good % 2, good % 2, good % 3]))
+    assert freeze(run, "strict", "b.jsonl").code == 3
+    frozen = run("evalset freeze b.jsonl --name s --version v1 --out es --skip-invalid")
+    assert frozen.code == 0
+    assert "2 bad lines" in frozen.err
+    kept = [json.loads(line) for line in Path("es.quarantine.jsonl").read_text().splitlines()]
+    assert [(k["line"], k["field"]) for k in kept] == [(2, None), (4, "id")]
+    assert kept[0]["raw"] == "junk \x1b[31m"
+    board = run("eval --model hashing --eval-set b.jsonl --output o.json --skip-invalid --json").json
+    assert board["overall"]["n"] == run("evalset show es --json").json["item_count"] == 3
+    assert len(Path("o.quarantine.jsonl").read_text().splitlines()) == 2
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b"[1]", b"\xff\xfe", b'{"eval_header": 3}'])
 def test_bad_scoreboard_is_one_clear_error(walk, run, content):
     Path("bad.json").write_bytes(content)
@@ -175,6 +201,87 @@ def test_full_disk_keeps_the_old_scoreboard(walk, run):
     assert "File too large" in done.err
     assert Path("a.json").read_bytes() == before
     assert not [p for p in walk.iterdir() if p.name.endswith(".part")]
+
+
+def test_a_bad_target_is_refused_before_anything_is_written(walk, run):
+    done = run("eval --model hashing --eval-set es --output es")
+    assert (done.code, Path("es.items.jsonl").exists()) == (1, False)
+    assert run("eval --model hashing --eval-set es --output no/such/folder.json").code == 1
+
+
+def test_seeds_of_one_subject_become_a_row_with_both_intervals(walk, run):
+    for seed, model in enumerate(("hashing:30", "hashing:31", "hashing:33")):
+        run(f"eval --model {model} --eval-set es --output s{seed}.json --subject mine --model-seed {seed}")
+    result = run("compare a.json s0.json s1.json s2.json --json").json
+    assert [(row["subject"], row["n_seeds"]) for row in result["rows"]] == [("hashing:256", 1), ("mine", 3)]
+    summary = result["rows"][1]["groups"]["overall"]["pass_rate"]
+    rates = [json.loads(Path(f"s{i}.json").read_text())["overall"]["pass_rate"] for i in range(3)]
+    assert summary["mean"] == pytest.approx(sum(rates) / 3)
+    assert summary["ci95_t"][1] - summary["ci95_t"][0] > summary["ci95"][1] - summary["ci95"][0] > 0
+    assert result["rows"][0]["groups"]["overall"]["pass_rate"]["se"] is None
+    assert "mine" in run("compare a.json s0.json s1.json s2.json").out
+
+
+def test_one_checkpoint_is_not_two_seeds(walk, run):
+    for seed in (1, 2):
+        run(f"eval --model hashing:30 --eval-set es --output s{seed}.json --subject mine --model-seed {seed}")
+    refused = run("compare a.json s1.json s2.json")
+    assert refused.code == 1
+    assert "two seeds" in refused.err
+
+
+def test_regression_against_a_baseline_fails_the_command_after_writing(walk, run):
+    rows = [
+        {"id": i, "tier": "tier3", "anchor_text": f"a{i}", "positive_text": f"a{i} p", "negative_texts": [f"zz{i}"]}
+        for i in range(60)
+    ]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("eval --model hashing --eval-set rows.jsonl --output good.json").code == 0
+    worse = run("eval --model hashing:1 --eval-set rows.jsonl --output worse.json --baseline good.json --json")
+    assert worse.code == 1
+    assert "regression" in worse.err
+    assert Path("worse.json").exists()
+    assert run("eval --model hashing --eval-set rows.jsonl --output same.json --baseline good.json").code == 0
+
+
+def test_mismatched_baseline_is_refused_and_never_recorded(walk, run):
+    freeze(run, "es7", seed=7)
+    assert run("eval --model hashing --eval-set es7 --output c.json --baseline a.json").code == 5
+    both = run(
+        "eval --model hashing --eval-set es7 --output c.json --baseline a.json --allow-fingerprint-mismatch --ledger l.jsonl"
+    )
+    assert both.code == 2
+    assert len(run("ledger show l.jsonl --json").json) == 2
+    loud = run("eval --model hashing --eval-set es7 --output c.json --baseline a.json --allow-fingerprint-mismatch")
+    assert loud.code == 0
+    assert "MISMATCH" in loud.err
+
+
+def test_extended_set_is_another_fingerprint_and_the_old_version_still_evaluates(walk, run):
+    Path("more.jsonl").write_text('{"id": "new", "anchor": "a", "positive": "p", "negatives": ["n"]}\n')
+    assert run('evalset extend es more.jsonl --version v2 --note "one more"').code == 0
+    assert run("eval --model hashing --eval-set es --output v2.json").code == 0
+    assert run("compare a.json v2.json").code == 5
+    assert run("eval --model hashing --eval-set es --version v1 --output v1.json").code == 0
+    assert run("compare a.json v1.json").code == 0
+    assert run("evalset diff es@v1 es@v2 --json").json["added"] == ["new"]
+    assert [v["note"] for v in run("evalset list es --json").json] == ["", "one more"]
+
+
+def test_recorded_dangers_are_compared_and_the_difference_is_said(walk, run):
+    items = [json.loads(line) for line in Path("a.jsonl").read_text().splitlines()]
+    texts = [json.loads(line) for line in SAMPLE.read_text().splitlines()]
+    rows = [
+        {"id": i["id"], "tier": i["tier"], "danger": round(i["danger"], 4)}
+        | {"anchor_text": t["anchor"]["text"], "positive_text": t["positive"]["text"]}
+        | {"negative_texts": [n["text"] for n in t["negatives"]]}
+        for i, t in zip(items, texts, strict=True)
+    ]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    board = run("eval --model hashing --eval-set rows.jsonl --output r.json --json").json
+    assert board["eval_header"]["recorded"]["items"] == len(rows)
+    assert board["eval_header"]["recorded"]["max_difference"] <= 0.5e-4 + 1e-9
+    assert board["by_tier"] == json.loads(Path("a.json").read_text())["by_tier"]
 
 
 def test_device_as_output_is_written_to_not_replaced(walk, run):
@@ -203,8 +310,10 @@ def test_interrupt_in_the_middle_leaves_nothing_half_written(walk):
         "--out",
         "big",
     ]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
-    while not list(walk.glob(".big.*.part/v1/source.jsonl")):  # freezing has begun
+    # A shell that runs the tests in the background has told its children to ignore Ctrl-C.
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True, preexec_fn=heed)
+    while not list(walk.glob(".big.*.part/v1/source-1.jsonl")):  # freezing has begun
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate()

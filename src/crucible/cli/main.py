@@ -23,9 +23,12 @@ from crucible.errors import CrucibleError
 COMMANDS = {
     "ari": ("crucible.cli.ari", "ARI Bench: run an agent for its hour, grade it, look at what it did."),
     "board": ("crucible.cli.board", "Rows and ranks from the records of many runs."),
+    "bundles": ("crucible.cli.bundles", "Check a bundle file; build bundles from events."),
+    "cache": ("crucible.cli.cache", "What the embedding cache holds; make room in it."),
     "compare": ("crucible.cli.compare", "Compare scoreboards; refuses across different eval sets."),
-    "eval": ("crucible.cli.evaluate", "Evaluate a model on a frozen eval set: scoreboard, items, record."),
-    "evalset": ("crucible.cli.evalset", "Freeze and show evaluation sets."),
+    "corpus": ("crucible.cli.corpus", "Real events and bundles from an installed WordNet."),
+    "eval": ("crucible.cli.evaluate", "Evaluate a model on an eval set: scoreboard, items, record, report."),
+    "evalset": ("crucible.cli.evalset", "Freeze, extend, show and compare evaluation sets."),
     "exposure": ("crucible.cli.exposure", "Expected exposures of a legacy pool, and whether it is diluted."),
     "ledger": ("crucible.cli.ledger", "Verify and read hash-chained ledgers."),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -17,6 +18,16 @@ from crucible.documents import as_builtins, to_json
 WIDTH = 100
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout; everything else on stderr.")]
+
+
+SkipInvalid = Annotated[
+    bool, typer.Option("--skip-invalid", help="Go on without bad lines; they are kept in a file beside the output.")
+]
+
+
+def quarantined(count: int, path: Path) -> None:
+    if count:
+        say(f"warning: {count} bad lines were left out; each is kept with its reason in {path}")
 
 
 def say(text: str) -> None:
@@ -36,14 +47,9 @@ def json_document(value: object) -> None:
 
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], *, left: int = 1) -> None:
     """A table on stdout; the first `left` columns are text, the others are numbers and stand to the right."""
-    grid = Table(
-        title=Text(visible(title)) if title else None,
-        title_justify="left",
-        title_style="bold",
-        header_style="bold",
-        box=None,
-        pad_edge=False,
-    )
+    if title:  # above the table and not in it: a long title must not be squeezed into a narrow table
+        _console().print(Text(visible(title), style="bold"), soft_wrap=True)
+    grid = Table(header_style="bold", box=None, pad_edge=False)
     for place, name in enumerate(columns):
         grid.add_column(Text(visible(name)), justify="left" if place < left else "right", overflow="fold")
     for row in rows:

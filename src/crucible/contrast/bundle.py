@@ -1,110 +1,76 @@
-"""A bundle file -> bundles (anchor, positive, negatives), every line checked. Does not score, tier or intern anything.
+"""What a bundle is, and what is wrong with one: the types every reader fills and the rules every bundle obeys. No files.
 
-One JSON object a line: {"anchor": "…", "positive": "…", "negatives": ["…"]}, optionally with "id" (or "bundle_id").
-A line that is not that is refused with file, line and field; nothing is dropped and nothing is guessed.
+Readers of the accepted formats are in `formats.py` (JSON lines) and `columns.py` (Parquet, Arrow); `read.py` chooses.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from pathlib import Path
-from typing import BinaryIO
+import unicodedata
+from typing import Any
 
 import msgspec
 
-from crucible.documents import open_input
-from crucible.errors import BadData
+from crucible.kernel import digest
 
-MAX_LINE = 16 << 20
-"""Longer lines are refused before they are parsed: a bundle of 16 MiB is a broken file, not a bundle."""
-
-_SHAPE_FIX = 'Each line must be {"anchor": "…", "positive": "…", "negatives": ["…", …]}.'
+NEGATIVE_SOURCES = ("within_lemma", "sibling", "cross_lemma")
 
 
-class Bundle(msgspec.Struct, frozen=True):
+class Bundle(msgspec.Struct, frozen=True, kw_only=True):
     """One question to an embedding model: is the positive closer to the anchor than every negative?"""
 
     id: str
     anchor: str
     positive: str
     negatives: tuple[str, ...]
+    sense: str | None = None
+    tier: str | None = None
+    """As recorded in the file; an eval set assigns its own."""
+    danger: float | None = None
+    """As recorded in the file."""
+    sources: tuple[str, ...] | None = None
+    """Where each negative came from: within_lemma, sibling or cross_lemma."""
+    metadata: dict[str, Any] = {}
 
 
-class _FlatLine(msgspec.Struct):
-    """The flat-string form as it stands in a file; further keys are allowed and ignored."""
+class Problem(msgspec.Struct, frozen=True):
+    """Why one line (or row) of a file is no bundle."""
 
-    anchor: str
-    positive: str
-    negatives: list[str]
-    id: str | int | None = None
-    bundle_id: str | int | None = None
-
-
-def read(path: Path) -> Iterator[Bundle]:
-    """The bundles of a file in order. Ids are the file's own or `b1`, `b2`, … by position; an id twice is an error."""
-    first_line: dict[str, int] = {}
-    with open_input(path, "a bundle file") as stream:
-        for number, raw in _lines(path, stream):
-            bundle = _parse(path, number, raw, position=len(first_line) + 1)
-            earlier = first_line.setdefault(bundle.id, number)
-            if earlier != number:
-                raise BadData.at(
-                    path,
-                    f"{bundle.id!r} is already the id of line {earlier}",
-                    fix="Give every bundle an id of its own, or none.",
-                    line=number,
-                    field="id",
-                )
-            yield bundle
-    if not first_line:
-        raise BadData.at(path, "holds no bundle", fix=_SHAPE_FIX)
+    line: int
+    field: str | None
+    problem: str
+    fix: str
 
 
-def _lines(path: Path, stream: BinaryIO) -> Iterator[tuple[int, bytes]]:
-    """Numbered lines that are not blank, never more than MAX_LINE bytes of them in memory."""
-    number = 0
-    while raw := stream.readline(MAX_LINE + 1):
-        number += 1
-        if len(raw) > MAX_LINE:
-            raise BadData.at(path, f"is longer than {MAX_LINE} bytes", fix=_SHAPE_FIX, line=number)
-        if number == 1:
-            raw = raw.removeprefix(b"\xef\xbb\xbf")
-        if raw.strip():
-            yield number, raw
-
-
-def _parse(path: Path, number: int, raw: bytes, position: int) -> Bundle:
-    try:
-        line = _DECODER.decode(raw)
-    except msgspec.DecodeError as error:
-        problem, field = _field_of(str(error))
-        raise BadData.at(path, problem, fix=_SHAPE_FIX, line=number, field=field) from None
-    except (UnicodeDecodeError, RecursionError) as error:
-        raise BadData.at(path, f"not JSON ({type(error).__name__})", fix=_SHAPE_FIX, line=number) from None
-    if not line.negatives:
-        raise BadData.at(path, "no negatives", fix="A bundle needs at least one.", line=number, field="negatives")
-    texts = [("anchor", line.anchor), ("positive", line.positive)]
-    texts += [(f"negatives[{i}]", text) for i, text in enumerate(line.negatives)]
-    for field, text in texts:
+def problem_in(bundle: Bundle) -> tuple[str | None, str, str] | None:
+    """The first thing wrong with a bundle that has the right shape, as (field, problem, fix)."""
+    if not bundle.id.strip():
+        return "id", "empty id", "Give the bundle an id, or none."
+    if not bundle.negatives:
+        return "negatives", "no negatives", "A bundle needs at least one."
+    if not bundle.anchor.strip():
+        return "anchor", _EMPTY, _FILL
+    if not bundle.positive.strip():
+        return "positive", _EMPTY, _FILL
+    for place, text in enumerate(bundle.negatives):
         if not text.strip():
-            raise BadData.at(path, "empty text", fix="Fill it in or remove the bundle.", line=number, field=field)
-    given = line.id if line.id is not None else line.bundle_id
-    own = f"b{position}" if given is None else str(given)
-    if not own.strip():
-        raise BadData.at(path, "empty id", fix="Give the bundle an id, or none.", line=number, field="id")
-    return Bundle(own, line.anchor, line.positive, tuple(line.negatives))
+            return f"negatives[{place}]", _EMPTY, _FILL
+    return None
 
 
-_DECODER = msgspec.json.Decoder(_FlatLine)
-_PATH = re.compile(r" - at `\$\.?(?P<field>[^`]*)`$")
-_MISSING = re.compile(r"Object missing required field `(?P<field>[^`]+)`")
+_EMPTY, _FILL = "empty text", "Fill it in or remove the bundle."
 
 
-def _field_of(message: str) -> tuple[str, str | None]:
-    """msgspec's message split into the problem and the field it is about."""
-    if missing := _MISSING.match(message):
-        return "missing", missing["field"]
-    if located := _PATH.search(message):
-        return message[: located.start()], located["field"] or None
-    return message, None
+def item_digest(bundle: Bundle) -> str:
+    """Identity of a bundle: its id and every text, in order. Tier, danger and metadata are not identity."""
+    return digest.of_json([bundle.id, bundle.anchor, bundle.positive, list(bundle.negatives)])
+
+
+def signature(bundle: Bundle) -> str:
+    """Equal for two bundles that ask the same question: normalised texts, negatives in any order, sense."""
+    texts = [normalised(bundle.anchor), normalised(bundle.positive), sorted(map(normalised, bundle.negatives))]
+    return digest.of_json([*texts, bundle.sense])
+
+
+def normalised(text: str) -> str:
+    """Case, width and spacing folded away: what a reader would call the same text."""
+    return " ".join(unicodedata.normalize("NFKC", text).casefold().split())

@@ -1,8 +1,10 @@
 """Text ids + unit vectors -> danger, rank and ties of every bundle. Pure; no files, no tiers.
 
-danger = max(sim(anchor, negative)) - sim(anchor, positive)        margin = -danger
-rank   = 1 + number of negatives strictly closer than the positive
-ties   = number of negatives exactly as close as the positive
+    danger = max(sim(anchor, negative)) - sim(anchor, positive)        margin = -danger
+    rank   = 1 + number of negatives strictly closer than the positive
+    ties   = number of negatives exactly as close as the positive
+
+Memory is the vectors plus the ids: nothing of size bundles x negatives x dimension is ever made.
 """
 
 from __future__ import annotations
@@ -12,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from crucible.contrast.progress import Progress
+from crucible.contrast.score_cpu import score_all
 from crucible.contrast.textset import TextSet
 
-_PAIRS_AT_ONCE = 1 << 16
-"""Bounds the memory of the gathered vectors: pairs x dimension x 8 bytes x 2."""
+_BUNDLES_AT_ONCE = 1 << 18
+"""Between two calls of `progress`; large enough to keep every core busy."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +27,34 @@ class Scores:
     """One value a bundle, in the order of the bundles."""
 
     danger: npt.NDArray[np.float64]
-    rank: npt.NDArray[np.int64]
-    ties: npt.NDArray[np.int64]
+    rank: npt.NDArray[np.int32]
+    ties: npt.NDArray[np.int32]
 
     @property
     def margin(self) -> npt.NDArray[np.float64]:
         return 0.0 - self.danger  # not -danger: a tie has margin 0, not -0
 
 
-def score(items: TextSet, vectors: npt.NDArray[np.float32]) -> Scores:
-    """Every similarity is a float64 sum over float32 products; equal text ids give equal similarities by construction."""
-    counts = np.diff(items.offsets)
-    owner = np.repeat(np.arange(len(items)), counts)
-    positive = _similarities(vectors, items.anchors, items.positives)
-    negative = _similarities(vectors, items.anchors[owner], items.negatives)
-    hardest = np.maximum.reduceat(negative, items.offsets[:-1])
-    closer = np.add.reduceat((negative > positive[owner]).astype(np.int64), items.offsets[:-1])
-    equal = np.add.reduceat((negative == positive[owner]).astype(np.int64), items.offsets[:-1])
-    return Scores(hardest - positive, 1 + closer, equal)
-
-
-def _similarities(
-    vectors: npt.NDArray[np.float32], left: npt.NDArray[np.int32], right: npt.NDArray[np.int32]
-) -> npt.NDArray[np.float64]:
-    result = np.empty(len(left), dtype=np.float64)
-    for start in range(0, len(left), _PAIRS_AT_ONCE):
-        part = slice(start, start + _PAIRS_AT_ONCE)
-        pairs = vectors[left[part]].astype(np.float64) * vectors[right[part]]
-        result[part] = pairs.sum(axis=1)
-    return result
+def score(items: TextSet, vectors: npt.NDArray[np.float32], progress: Progress | None = None) -> Scores:
+    """Similarities are float64 sums of float32 products; equal vectors tie, and only they do."""
+    if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(items.texts):
+        raise ValueError(f"{len(items.texts)} texts need a float32 matrix with as many rows, got {vectors.shape}")
+    n = len(items)
+    danger, rank, ties = np.empty(n), np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
+    matrix = np.ascontiguousarray(vectors)
+    for start in range(0, n, _BUNDLES_AT_ONCE):
+        part = slice(start, min(start + _BUNDLES_AT_ONCE, n))
+        first, last = items.offsets[part.start], items.offsets[part.stop]
+        score_all(
+            matrix,
+            items.anchors[part],
+            items.positives[part],
+            items.negatives[first:last],
+            items.offsets[part.start : part.stop + 1] - first,
+            danger[part],
+            rank[part],
+            ties[part],
+        )
+        if progress:
+            progress(part.stop, n)
+    return Scores(danger, rank, ties)

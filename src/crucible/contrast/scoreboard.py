@@ -46,6 +46,11 @@ class EvalHeader(msgspec.Struct, frozen=True):
     fingerprint: str
     eval_set: str
     model: dict[str, str]
+    subject: str
+    """Who is compared; several scoreboards of one subject with different `model_seed`s are one row."""
+    model_seed: int | None
+    recorded: dict[str, float] | None
+    """Dangers that the eval file itself recorded: how many, and the largest difference to these."""
     pin: Pin
     items: dict[str, str] | None = None
     """File name (relative to the scoreboard) and digest of the per-item results: what paired tests need."""

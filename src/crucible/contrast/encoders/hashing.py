@@ -15,17 +15,20 @@ from typing import ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from crucible.contrast.progress import Progress
 from crucible.kernel import digest
 
 _WORD = re.compile(r"\w+")
 _REVISION = 1
 """Raise it when a vector changes: the digest must change with it."""
+_REPORT_EVERY = 1024
 
 
 @dataclass(frozen=True)
 class HashingEncoder:
     dim: int
     default_dim: ClassVar[int] = 256
+    cheap: ClassVar[bool] = True
 
     @property
     def id(self) -> str:
@@ -35,14 +38,18 @@ class HashingEncoder:
     def digest(self) -> str:
         return digest.of_json({"encoder": "hashing", "revision": _REVISION, "dim": self.dim})
 
-    def encode(self, texts: Sequence[str]) -> npt.NDArray[np.float32]:
-        rows = np.zeros((len(texts), self.dim), dtype=np.float64)
-        for row, text in zip(rows, texts, strict=True):
+    def encode(self, texts: Sequence[str], progress: Progress | None = None) -> npt.NDArray[np.float32]:
+        rows = np.empty((len(texts), self.dim), dtype=np.float32)
+        for place, text in enumerate(texts):
             hashes, weights = _features(text)
             # The top bit is the sign, so that collisions cancel on average instead of piling up.
             signs = np.where(hashes >> 31, -1.0, 1.0)
-            row += np.bincount(hashes % self.dim, weights=weights * signs, minlength=self.dim)
-        return rows.astype(np.float32)
+            rows[place] = np.bincount(hashes % self.dim, weights=weights * signs, minlength=self.dim)
+            if progress and (place + 1) % _REPORT_EVERY == 0:
+                progress(place + 1, len(texts))
+        if progress:
+            progress(len(texts), len(texts))
+        return rows
 
 
 def _features(text: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:

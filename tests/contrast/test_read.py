@@ -1,4 +1,4 @@
-"""The bundle reader takes what it should, and refuses everything else with file, line and field."""
+"""The readers take what they should, in every format, and refuse everything else with file, line and field."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crucible.contrast import bundle
+from crucible.contrast import read
 from crucible.errors import BadData
 
 GOOD = {"anchor": "a", "positive": "p", "negatives": ["n"]}
@@ -23,20 +23,20 @@ def written(folder: Path, *lines: object) -> Path:
 
 def refusal(path: Path) -> BadData:
     with pytest.raises(BadData) as caught:
-        list(bundle.read(path))
+        list(read.read(path))
     assert str(path) in caught.value.message
     return caught.value
 
 
 def test_ids_are_the_files_own_or_the_position(tmp_path):
     path = written(tmp_path, GOOD, GOOD | {"id": "mine"}, b"", GOOD | {"bundle_id": 7}, GOOD)
-    assert [b.id for b in bundle.read(path)] == ["b1", "mine", "7", "b4"]
+    assert [b.id for b in read.read(path)] == ["b1", "mine", "7", "b4"]
 
 
 def test_byte_order_mark_and_windows_line_ends_are_read(tmp_path):
     path = tmp_path / "b.jsonl"
     path.write_bytes(b"\xef\xbb\xbf" + json.dumps(GOOD).encode() + b"\r\n\r\n" + json.dumps(GOOD).encode())
-    assert len(list(bundle.read(path))) == 2
+    assert len(list(read.read(path))) == 2
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_any_bytes_give_bundles_or_one_clear_refusal(tmp_path, lines):
     path = tmp_path / "fuzz.jsonl"
     path.write_bytes(b"\n".join(lines))
     try:
-        for item in bundle.read(path):
+        for item in read.read(path):
             assert item.id.strip()
             assert item.negatives
             assert all(text.strip() for text in (item.anchor, item.positive, *item.negatives))
@@ -119,4 +119,4 @@ texts = st.text(min_size=1, max_size=30).filter(lambda t: bool(t.strip()))
 @given(st.lists(st.tuples(texts, texts, st.lists(texts, min_size=1, max_size=4)), min_size=1, max_size=5))
 def test_every_good_bundle_is_read_back_exactly(tmp_path, rows):
     path = written(tmp_path, *({"anchor": a, "positive": p, "negatives": n} for a, p, n in rows))
-    assert [(b.anchor, b.positive, list(b.negatives)) for b in bundle.read(path)] == rows
+    assert [(b.anchor, b.positive, list(b.negatives)) for b in read.read(path)] == rows
