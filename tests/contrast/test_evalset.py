@@ -5,13 +5,14 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from crucible.contrast import cache, encode, evalset, freeze, tiers
+from crucible.contrast import cache, encode, evalset, freeze, idform, tiers
 from crucible.contrast.read import read
 from crucible.errors import BadConfig, BadData, IntegrityBroken, Mistake
 
@@ -250,6 +251,25 @@ def test_damaged_id_form_is_made_again(source, tmp_path):
         again = evalset.load(tmp_path / "es")
         assert list(again.items.texts) == list(first.items.texts)
         np.testing.assert_array_equal(again.items.negatives, first.items.negatives)
+
+
+def test_a_cache_that_cannot_be_written_costs_time_and_not_the_result(source, tmp_path, monkeypatch):
+    monkeypatch.setenv("CRUCIBLE_CACHE_DIR", "/dev/null/nowhere")
+    frozen(source, tmp_path / "es")
+    assert len(evalset.load(tmp_path / "es").items) == 40
+
+
+def test_id_forms_are_counted_and_pruned_by_age(source, tmp_path):
+    frozen(source, tmp_path / "es")
+    where = cache.location()
+    assert idform.stored(where).count == 1
+    assert idform.prune(where, older_than_days=1, everything=False, dry_run=False).count == 0
+    (folder,) = (where / "textsets").iterdir()
+    os.utime(folder / "meta.json", (0, 0))
+    assert idform.prune(where, older_than_days=1, everything=False, dry_run=True).count == 1
+    assert idform.prune(where, older_than_days=1, everything=False, dry_run=False).count == 1
+    assert idform.stored(where).count == 0
+    assert len(evalset.load(tmp_path / "es").items) == 40
 
 
 def test_plain_file_has_the_tiers_its_rows_carry(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -139,6 +140,22 @@ def test_same_fingerprint_string_but_other_tiers_is_still_refused(walk, run):
 def test_edited_items_are_an_integrity_error_not_a_comparison(walk, run):
     Path("b.jsonl").write_text(Path("b.jsonl").read_text().replace('"rank":1', '"rank":2', 1))
     assert run("compare a.json b.json").code == 6
+
+
+@pytest.mark.parametrize("field", ["correct", "pass_rate", "n"])
+def test_edited_scoreboard_is_an_integrity_error(walk, run, field):
+    board = json.loads(Path("b.json").read_text())
+    board["by_tier"]["tier1_easy"][field] += 1
+    Path("b.json").write_text(json.dumps(board))
+    assert run("compare a.json b.json").code == 6
+
+
+def test_a_pipe_is_refused_instead_of_read_as_empty(run, tmp_path):
+    os.mkfifo("pipe")
+    for command in ("eval --model hashing --eval-set pipe --output o.json", "bundles check pipe"):
+        done = run(command)
+        assert done.code == 3
+        assert "pipe or a device" in done.err
 
 
 def test_without_items_there_is_no_verdict(walk, run):

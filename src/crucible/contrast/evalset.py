@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from crucible.contrast import cache, idform, textset, tiers
-from crucible.contrast.read import BundleFile, OnProblem
+from crucible.contrast.read import BundleFile, OnProblem, require_file
 from crucible.contrast.textset import NO_TIER, TextSet
 from crucible.documents import open_input, read_json
 from crucible.errors import BadData, IntegrityBroken
@@ -233,6 +233,8 @@ def _load_frozen(folder: Path, version: str | None) -> EvalSet:
 
 def _load_file(path: Path, seed: int | None, on_problem: OnProblem | None) -> EvalSet:
     """A bundle file that nobody froze: tiers only where its rows carry them, and a pin of another kind."""
+    if not path.is_dir():
+        require_file(path)
     source_sha256 = digest.of_tree(path) if path.is_dir() else digest.of_chunks(_chunks_of(path))
     items = textset_of(source_sha256, [path]) if on_problem is None else _tolerant(path, on_problem)
     recorded = items.header.eval_seed if items.header else None

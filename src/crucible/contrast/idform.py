@@ -11,8 +11,11 @@ It can be deleted at any time; a damaged one is noticed by its digests and made 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import overload
@@ -24,7 +27,7 @@ import numpy.typing as npt
 from crucible.contrast.formats import Header
 from crucible.contrast.textset import TextSet
 from crucible.documents import new_folder, to_json, write_bytes, writing
-from crucible.errors import BadData, Mistake
+from crucible.errors import BadData, MachineryFailed, Mistake
 from crucible.kernel import digest
 
 _REVISION = 1
@@ -69,7 +72,7 @@ def folder_for(cache: Path, source_sha256: str) -> Path:
 
 
 def save(folder: Path, items: TextSet) -> None:
-    """Quietly does nothing where another process was faster: the content is the same."""
+    """Does nothing where another process was faster or the disk is full: a missing id form costs time, never a result."""
     try:
         with new_folder(folder) as draft:
             for name in _ARRAYS:
@@ -82,7 +85,7 @@ def save(folder: Path, items: TextSet) -> None:
                 write_bytes(draft / f"{name}.bin", b"".join(encoded))
             files = {path.name: digest.of_file(path) for path in sorted(draft.iterdir())}
             write_bytes(draft / "meta.json", to_json(_Meta(items.header, files)))
-    except Mistake:
+    except (Mistake, MachineryFailed):
         return
 
 
@@ -99,7 +102,44 @@ def load(folder: Path) -> TextSet | None:
     except (OSError, ValueError, msgspec.DecodeError, BadData):
         shutil.rmtree(folder, ignore_errors=True)
         return None
+    with contextlib.suppress(OSError):  # says when it was last used; a cache on a read-only disk still works
+        os.utime(folder / "meta.json")
     return TextSet(ids=ids, texts=texts, header=meta.header, **arrays)
+
+
+class Stored(msgspec.Struct, frozen=True):
+    """How many id forms there are, and how much room they take."""
+
+    count: int
+    bytes: int
+
+
+def stored(cache: Path) -> Stored:
+    folders = list(_folders(cache))
+    return Stored(len(folders), sum(_size(folder) for folder in folders))
+
+
+def prune(cache: Path, *, older_than_days: float | None, everything: bool, dry_run: bool) -> Stored:
+    """Removes all of them, or those not used for that long; returns what went."""
+    gone = [folder for folder in _folders(cache) if everything or _unused_for(folder, older_than_days)]
+    freed = sum(_size(folder) for folder in gone)
+    if not dry_run:
+        for folder in gone:
+            shutil.rmtree(folder, ignore_errors=True)
+    return Stored(len(gone), freed)
+
+
+def _folders(cache: Path) -> Iterator[Path]:
+    yield from (folder for folder in sorted((cache / "textsets").glob("*")) if folder.is_dir())
+
+
+def _unused_for(folder: Path, days: float | None) -> bool:
+    used = folder / "meta.json"
+    return days is not None and time.time() - (used if used.exists() else folder).stat().st_mtime > days * 86_400
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.iterdir())
 
 
 def _bytes_of(path: Path) -> npt.NDArray[np.uint8]:

@@ -73,6 +73,7 @@ class BundleFile:
     def _is_columns(self) -> bool:
         if self.path.is_dir():
             return True
+        require_file(self.path)
         with open_input(self.path, "a bundle file") as stream:
             return stream.read(4) == b"PAR1"
 
@@ -120,6 +121,12 @@ class BundleFile:
         if self.on_problem is None:
             raise BadData.at(self.path, problem.problem, fix=problem.fix, line=problem.line, field=problem.field)
         self.on_problem(problem, raw)
+
+
+def require_file(path: Path) -> None:
+    """A pipe can be read only once, and a bundle file is read more than once: to hash it and to parse it."""
+    if path.exists() and not path.is_file():
+        raise BadData.at(path, "is a pipe or a device, not a file", fix="Write it to a file first.")
 
 
 def read(path: Path, on_problem: OnProblem | None = None) -> Iterator[Bundle]:

@@ -206,6 +206,8 @@ def _paired(
     found = {}
     for name in GROUPS:
         chosen = np.ones(len(order), dtype=np.bool_) if name == "overall" else np.asarray([t == name for t in tier])
+        for side, margins in ((a, before[chosen]), (b, after[chosen])):
+            _require_agreement(side, name, margins)
         found[name] = _paired_group(_stats(a, name), _stats(b, name), before[chosen], after[chosen])
     tested = [name for name in TIERS if found[name].p is not None]
     # Corrected over the tiers, which are separate questions; the overall test is one question and stays as it is.
@@ -217,6 +219,19 @@ def _paired(
         "lost": [order[i] for i in np.flatnonzero(lost)[:_SHOWN_FLIPS]],
     }
     return found, flips
+
+
+def _require_agreement(side: Loaded, name: str, margins: npt.NDArray[np.float64]) -> None:
+    """A scoreboard says what its items say, or somebody edited it."""
+    claimed, passed = _stats(side, name), int(np.count_nonzero(margins > 0.0))
+    rate = passed / margins.size if margins.size else None
+    if (claimed.n, claimed.correct, claimed.pass_rate) != (margins.size, passed, rate):
+        raise IntegrityBroken(
+            f"{side.path}: {name} claims {claimed.correct} of {claimed.n} passed (rate {claimed.pass_rate}), "
+            f"its items say {passed} of {margins.size}",
+            fix="Run crucible eval again; a scoreboard is never edited.",
+            facts={"file": side.path, "group": name},
+        )
 
 
 def _paired_group(
