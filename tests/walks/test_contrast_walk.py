@@ -158,6 +158,12 @@ def test_a_pipe_is_refused_instead_of_read_as_empty(run, tmp_path):
         assert "pipe or a device" in done.err
 
 
+def test_a_header_that_counts_wrong_is_said(run, tmp_path):
+    row = {"id": 1, "anchor_text": "a", "positive_text": "p", "negative_texts": ["n"]}
+    Path("rows.jsonl").write_text(json.dumps({"_header": True, "eval_count": 9}) + "\n" + json.dumps(row))
+    assert "speaks of 9 items, it holds 1" in run("eval --model hashing --eval-set rows.jsonl --output o.json").err
+
+
 def test_without_items_there_is_no_verdict(walk, run):
     Path("b.jsonl").unlink()
     done = run("compare a.json b.json")

@@ -85,6 +85,9 @@ def caveats(evaluation: Evaluation) -> list[str]:
     small = [f"{name} ({stats.n})" for name, stats in evaluation.board.by_tier.items() if 0 < stats.n < SMALL_TIER]
     if small:
         found.append(f"fewer than {SMALL_TIER} items in {', '.join(small)}: quantiles are optimistic")
+    claimed = evaluation.evalset.items.header
+    if claimed and claimed.eval_count not in (None, header.item_count):
+        found.append(f"the file's header speaks of {claimed.eval_count} items, it holds {header.item_count}")
     if sum(header.tier_distribution.values()) < header.item_count:
         found.append("this file carries no tiers; `crucible evalset freeze` assigns them with a reference encoder")
     return found
