@@ -307,6 +307,19 @@ def test_recorded_dangers_are_compared_and_the_difference_is_said(walk, run):
     assert board["by_tier"] == json.loads(Path("a.json").read_text())["by_tier"]
 
 
+def test_a_device_that_is_not_there_exits_4_and_writes_nothing(walk, run):
+    """Also holds where there is a GPU: only a machine without one may say this."""
+    done = run("eval --model hashing --eval-set es --output gpu.json --device cuda")
+    if Path("/dev/nvidia0").exists():
+        assert done.code == 0
+        assert json.loads(Path("gpu.json").read_text())["overall"] == pytest.approx(
+            json.loads(Path("a.json").read_text())["overall"]
+        )
+    else:
+        assert done.code == 4
+        assert not Path("gpu.json").exists()
+
+
 def test_device_as_output_is_written_to_not_replaced(walk, run):
     done = run("eval --model hashing --eval-set es --output /dev/full --items i.jsonl")
     assert done.code == 1

@@ -67,7 +67,9 @@ def eval_(
     output.quarantined(bad.write(aside := output_file.with_name(f"{output_file.stem}.quarantine.jsonl")), aside)
     before = load(baseline) if baseline else None
     with progress("encoding") as encoding, progress("scoring") as scoring:
-        result = evaluate(frozen, encoder, Subject(subject, model_seed), encoding=encoding, scoring=scoring)
+        result = evaluate(
+            frozen, encoder, Subject(subject, model_seed), encoding=encoding, scoring=scoring, device=device
+        )
     for warning in result.encoded.warnings:
         output.say(f"warning: {warning}")
     board = write(result, output_file, items)

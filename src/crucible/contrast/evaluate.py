@@ -50,9 +50,11 @@ def evaluate(
     *,
     encoding: Progress | None = None,
     scoring: Progress | None = None,
+    device: str = "cpu",
 ) -> Evaluation:
+    """`device` is where bundles are scored; where texts are encoded is the encoder's own business."""
     vectors, encoded = encode.vectors_for(encoder, evalset.items.texts, progress=encoding)
-    scores = score(evalset.items, vectors, progress=scoring)
+    scores = score(evalset.items, vectors, progress=scoring, device=device)
     _refuse_non_finite(scores, evalset)
     overall, by_tier = scoreboard.statistics(scores, evalset.tier)
     header = EvalHeader(

@@ -9,7 +9,9 @@ Memory is the vectors plus the ids: nothing of size bundles x negatives x dimens
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +19,7 @@ import numpy.typing as npt
 from crucible.contrast.progress import Progress
 from crucible.contrast.score_cpu import score_all
 from crucible.contrast.textset import TextSet
+from crucible.errors import DeviceUnavailable
 
 _BUNDLES_AT_ONCE = 1 << 18
 """Between two calls of `progress`; large enough to keep every core busy."""
@@ -35,10 +38,14 @@ class Scores:
         return 0.0 - self.danger  # not -danger: a tie has margin 0, not -0
 
 
-def score(items: TextSet, vectors: npt.NDArray[np.float32], progress: Progress | None = None) -> Scores:
+def score(
+    items: TextSet, vectors: npt.NDArray[np.float32], progress: Progress | None = None, device: str = "cpu"
+) -> Scores:
     """Similarities are float64 sums of float32 products; equal vectors tie, and only they do."""
     if vectors.dtype != np.float32 or vectors.ndim != 2 or len(vectors) != len(items.texts):
         raise ValueError(f"{len(items.texts)} texts need a float32 matrix with as many rows, got {vectors.shape}")
+    if device == "cuda":
+        return _on_cuda(items, vectors)
     n = len(items)
     danger, rank, ties = np.empty(n), np.empty(n, dtype=np.int32), np.empty(n, dtype=np.int32)
     matrix = np.ascontiguousarray(vectors)
@@ -58,3 +65,13 @@ def score(items: TextSet, vectors: npt.NDArray[np.float32], progress: Progress |
         if progress:
             progress(part.stop, n)
     return Scores(danger, rank, ties)
+
+
+def _on_cuda(items: TextSet, vectors: npt.NDArray[np.float32]) -> Scores:
+    try:
+        kernel: Any = importlib.import_module("crucible.contrast.score_cuda")  # torch and Triton, only when asked for
+    except ImportError as error:
+        raise DeviceUnavailable(f"scoring on cuda needs torch and Triton: {error}", fix="Use --device cpu.") from None
+    if not kernel.available():
+        raise DeviceUnavailable("there is no CUDA device on this machine", fix="Use --device cpu.")
+    return Scores(*kernel.score_all(vectors, items.anchors, items.positives, items.negatives, items.offsets))
