@@ -30,7 +30,8 @@ def test_stats_and_prune_agree_on_what_is_there(crucible: Callable, stored: Path
     (entry,) = ran.json["encoders"]
     assert (entry["id"], entry["texts"], entry["digest"]) == ("st:some/model", 2, "ab" * 32)
     ran = crucible("cache", "stats")
-    assert "st:some/model" in ran.out and max(map(len, ran.out.splitlines()[:-1])) <= 100
+    without_the_path = [line for line in ran.out.splitlines() if "embeddings" not in line]
+    assert "st:some/model" in ran.out and max(map(len, without_the_path)) <= 100
     ran = crucible("cache", "prune", "--encoder", "st:some/model", "--dry-run", "--json")
     assert ran.json["removed"] == [entry] and ran.json["dry_run"] is True and cache.stats()
     ran = crucible("cache", "prune", "--all")
