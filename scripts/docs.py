@@ -29,7 +29,9 @@ FOLDERS = {
     "ari/jail": "the process that loads untrusted inference code; imports nothing of ours",
     "ari/tracks": "the protocols, one file each",
     "ari/agents/scripts": "agents that are shell scripts",
-    "contrast/sample": "a small bundle file that the demo runs on",
+    "ari/redteam/bundles": "hostile bundles, one folder each; data, never imported",
+    "contrast/sample": "real bundles and mined pools, for the demo and `crucible init --sample-data`",
+    "contrast/templates": "the configurations of `crucible init`",
 }
 """Folders that are not packages take one line; a folder that is not named here is described by what lies in it."""
 

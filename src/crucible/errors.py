@@ -10,7 +10,8 @@
     └── Mistake                 1        the caller can fix it: wrong file, wrong option, wrong pair
         ├── BadConfig           2        options, track and configuration files
         ├── BadData             3        input that cannot be read as what it should be: file, line, field
-        └── NotComparable       5        two results whose pins differ
+        ├── NotComparable       5        two results whose pins differ
+        └── GuardrailTripped    1        a training run that its guardrails stop
 
 The three branches never meet: code that catches a subject's failure cannot swallow the machinery's, and the other way
 round. A law (`tests/laws`) forbids catching `Exception` or `CrucibleError` anywhere but in `cli/`.
@@ -95,3 +96,7 @@ class BadData(Mistake):
 
 class NotComparable(Mistake):
     exit_code = 5
+
+
+class GuardrailTripped(Mistake):
+    """A guardrail stopped a run; its facts name the guardrail and the numbers."""

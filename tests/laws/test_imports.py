@@ -27,7 +27,7 @@ LAW: dict[str, tuple[list[str], list[str] | None]] = {
     "kernel": (["errors"], ["msgspec"]),
     "contrast": (
         ["__init__", "kernel", "errors", "engine", "documents"],
-        ["numpy", "numba", "llvmlite", "msgspec", "zstandard", "pyarrow"],
+        ["numpy", "numba", "llvmlite", "msgspec", "zstandard", "pyarrow", "yaml"],
     ),
     "ari": (["__init__", "kernel", "errors", "engine", "documents"], ["msgspec"]),
     "board": (
@@ -52,8 +52,9 @@ MORE = {
 KERNEL = {"__init__", "digest", "pin", "record", "ledger", "stats", "compare"}
 DRAWERS = {"utils", "util", "common", "helpers", "helper", "misc", "base", "manager"}
 # The declared exceptions, with importlib: cli/main loads the commands from a table, and contrast/score loads the CUDA kernel,
-# which cannot even be defined without Triton, only where a CUDA device is asked for.
-LOADERS = {"cli/main", "contrast/score"}
+# which cannot even be defined without Triton, only where a CUDA device is asked for; ari/exam/pack loads an operator's private
+# families by path.
+LOADERS = {"cli/main", "contrast/score", "ari/exam/pack"}
 
 
 # --- the checkers ------------------------------------------------------------------------------------------------------

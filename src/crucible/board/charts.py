@@ -12,13 +12,15 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+import msgspec
+
 if (
     TYPE_CHECKING
 ):  # Altair takes a second to load: the functions below do it, so that an evaluation without a chart never waits
     import altair as alt
     from altair.typing import ChartType
 
-BLUE, ORANGE, GREY = "#3a7fc2", "#c8691c", "#7d8590"
+BLUE, ORANGE, GREY, PURPLE = "#3a7fc2", "#c8691c", "#7d8590", "#9a5fc0"
 """At least 3 : 1 against #ffffff and #14171b, and apart for the colour-blind."""
 INK = "currentColor"
 WIDE, NARROW = 760, 328
@@ -211,6 +213,43 @@ def svg(chart: ChartType, title: str, description: str, *, key: str = "") -> str
         f'width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f'<title id="{name}-title">{html.escape(title)}</title><desc id="{name}-desc">{html.escape(description)}</desc>{rest}'
     )
+
+
+class Drawn(msgspec.Struct, frozen=True):
+    """One chart at two widths; the page shows the one that fits."""
+
+    wide: str
+    narrow: str
+
+
+def at_both_widths(title: str, words: str, draw: Callable[[int], ChartType]) -> Drawn:
+    wide, narrow = (svg(draw(width), title, words, key=str(width)) for width in (WIDE, NARROW))
+    return Drawn(wide, narrow)
+
+
+ALONE_INK, ALONE_PAPER, ALONE_EDGE = "#1c2126", "#ffffff", 16
+
+
+def alone(chart: ChartType, title: str, description: str) -> str:
+    """The chart as an SVG file of its own: with a ground and an ink, because no page lends it any."""
+    drawn = svg(chart, title, description, key="alone")
+    head, _, rest = drawn.partition(">")
+    width, height = (float(re.search(rf' {side}="([\d.]+)"', head)[1]) for side in ("width", "height"))  # type: ignore[index]
+    edge = ALONE_EDGE
+    box = f"{-edge} {-edge} {width + 2 * edge:g} {height + 2 * edge:g}"
+    head = re.sub(r' width="[^"]*" height="[^"]*" viewBox="[^"]*"', "", head)
+    ground = f'<rect x="{-edge}" y="{-edge}" width="100%" height="100%" fill="{ALONE_PAPER}"/>'
+    words, end, marks = rest.partition("</desc>")
+    marks = _in_tags(r"currentColor", lambda _: ALONE_INK, marks)
+    size = f'width="{width + 2 * edge:g}" height="{height + 2 * edge:g}" viewBox="{box}"'
+    return f"{head} {size}>{words}{end}{ground}{marks}\n"
+
+
+def png(chart: ChartType, title: str, description: str, scale: float = 2.0) -> bytes:
+    import vl_convert
+
+    drawn: bytes = vl_convert.svg_to_png(alone(chart, title, description), scale=scale)
+    return drawn
 
 
 def _in_tags(pattern: str, change: Callable[[re.Match[str]], str], text: str) -> str:

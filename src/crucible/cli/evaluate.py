@@ -26,7 +26,7 @@ app = typer.Typer(add_completion=False)
 
 @app.command("eval")
 def eval_(
-    model: Annotated[str, typer.Option(help="hashing[:DIM], minilm, st:NAME_OR_PATH, onnx:PATH or npy:DIR.")],
+    model: Annotated[str, typer.Option(help="hashing[:DIM], minilm, st:NAME_OR_PATH, onnx:PATH, npy:DIR or head:RUN.")],
     eval_set: Annotated[Path, typer.Option(help="Folder of a frozen eval set, or a bundle file.")],
     output_file: Annotated[Path, typer.Option("--output", help="Scoreboard JSON to write.")],
     items: Annotated[

@@ -25,12 +25,21 @@ COMMANDS = {
     "board": ("crucible.cli.board", "Rows and ranks from the records of many runs."),
     "bundles": ("crucible.cli.bundles", "Check a bundle file; build bundles from events."),
     "cache": ("crucible.cli.cache", "What the embedding cache holds; make room in it."),
+    "capsule": ("crucible.cli.capsule", "Pack, unpack and verify a run; build one from three seeds."),
     "compare": ("crucible.cli.compare", "Compare scoreboards; refuses across different eval sets."),
+    "config": ("crucible.cli.config", "Check and show a configuration, and the exposures it means."),
     "corpus": ("crucible.cli.corpus", "Real events and bundles from an installed WordNet."),
     "eval": ("crucible.cli.evaluate", "Evaluate a model on an eval set: scoreboard, items, record, report."),
     "evalset": ("crucible.cli.evalset", "Freeze, extend, show and compare evaluation sets."),
     "exposure": ("crucible.cli.exposure", "Expected exposures of a legacy pool, and whether it is diluted."),
+    "init": ("crucible.cli.init", "Start a project: configuration, sample data, next steps."),
     "ledger": ("crucible.cli.ledger", "Verify and read hash-chained ledgers."),
+    "mine": ("crucible.cli.mine", "Mine organic hard negatives, validated over many lineups."),
+    "pareto": ("crucible.cli.pareto", "The frontier of a sweep over two truths, with a recommendation."),
+    "pool": ("crucible.cli.pool", "Merge, split, filter and count pools of bundles."),
+    "report": ("crucible.cli.report", "One self-contained page about a run, a sweep or a mining."),
+    "sweep": ("crucible.cli.sweep", "Train conditions x seeds; resumable, with a recommendation."),
+    "train": ("crucible.cli.train", "Train on a curriculum of tiers and pools, with guardrails."),
 }
 
 INTERRUPTED, TERMINATED, PIPE_CLOSED = 130, 143, 141

@@ -15,6 +15,7 @@ from crucible.contrast import cache as stored
 from crucible.contrast import segments
 from crucible.contrast.encoders import sentence_transformers
 from crucible.contrast.encoders.hashing import HashingEncoder
+from crucible.contrast.encoders.head import head_encoder
 from crucible.contrast.encoders.onnx import OnnxEncoder
 from crucible.contrast.encoders.precomputed import PrecomputedEncoder
 from crucible.contrast.progress import Progress
@@ -56,7 +57,7 @@ class EncodeReport:
 
 
 NO_WARNINGS: tuple[str, ...] = ()
-KNOWN = ("hashing", "hashing:DIM", "minilm", "st:NAME_OR_PATH", "onnx:PATH", "npy:DIR")
+KNOWN = ("hashing", "hashing:DIM", "minilm", "st:NAME_OR_PATH", "onnx:PATH", "npy:DIR", "head:CHECKPOINT")
 
 
 def by_name(name: str, device: str = "auto") -> Encoder:
@@ -65,7 +66,7 @@ def by_name(name: str, device: str = "auto") -> Encoder:
         raise BadConfig(f"unknown device {device!r}", fix="Known devices: auto, cpu, cuda, cuda:N.")
     kind, colon, setting = name.partition(":")
     make = _MAKERS.get(kind)
-    if make is None or (kind == "minilm" and colon) or (kind in ("st", "onnx", "npy") and not setting):
+    if make is None or (kind == "minilm" and colon) or (kind in ("st", "onnx", "npy", "head") and not setting):
         raise BadConfig(f"unknown encoder {name!r}", fix=f"Known encoders: {', '.join(KNOWN)}.")
     return make(setting if colon else str(HashingEncoder.default_dim), device)
 
@@ -82,6 +83,7 @@ _MAKERS: dict[str, Callable[[str, str], Encoder]] = {
     "st": sentence_transformers.by_path_or_name,
     "onnx": OnnxEncoder,
     "npy": lambda setting, _: PrecomputedEncoder(setting),
+    "head": lambda setting, device: head_encoder(setting, device, by_name, vectors_for),
 }
 
 
