@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from crucible.kernel import stats
+
 ROOT = Path(__file__).resolve().parent.parent
 DEMO = ROOT / "demo"
 CRUCIBLE = [sys.executable, "-m", "crucible"]
@@ -26,11 +28,11 @@ def main() -> int:
     os.chdir(ROOT)
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir()
-    rows = [*contrastive_walk(), *agent_walk()]
+    rows = [*contrastive_walk(), *improvement_loop(), *agent_walk()]
     chapter("What came out")
     width = max(len(row[0]) for row in rows)
     for what, value, where in rows:
-        print(f"  {what:<{width}}  {value:<32}  {where}")
+        print(f"  {what:<{width}}  {value:<44}  {where}")
     return 0
 
 
@@ -53,6 +55,47 @@ def contrastive_walk() -> list[tuple[str, str, str]]:
     return rows
 
 
+def improvement_loop() -> list[tuple[str, str, str]]:
+    chapter("Crucible: train it, and see what it kept and what it learnt")
+    run("init demo/project --sample-data", show=False)
+    run("config exposure demo/project/crucible.yaml --training.steps 500")
+    trained = run_json(
+        "train --config demo/project/crucible.yaml --training.steps 500 --output-dir demo/project/runs/first"
+    )
+    numbers = trained["metrics"]
+    for name in ("frozen_tier3", "organic_holdout"):
+        print(f"  {name.replace('_', ' ')}: {numbers[f'base_{name}']:.1%} before, {numbers[name]:.1%} after training")
+    run("report --type summary --results-dir demo/project/runs/first --output demo/summary.html")
+    run("capsule pack demo/project/runs/first -o demo/first.tar.gz", show=False)
+    run("capsule verify demo/first.tar.gz")
+    return [
+        (
+            "frozen tier 3, trained",
+            f"{numbers['base_frozen_tier3']:.1%} -> {numbers['frozen_tier3']:.1%}",
+            "demo/summary.html",
+        ),
+        (
+            "organic holdout",
+            f"{numbers['base_organic_holdout']:.1%} -> {numbers['organic_holdout']:.1%}",
+            "demo/first.tar.gz",
+        ),
+    ]
+
+
+def bundle_walk(exam: Path) -> list[tuple[str, str, str]]:
+    """The starter by hand: trained, packed, judged in the jail, without an agent and a clock."""
+    brief = "src/crucible/ari/brief"
+    train = f"{brief}/starter/train.py --text {brief}/text.txt --out demo/model --size unit --seed 1"
+    print(f"\n$ python {train}", flush=True)
+    subprocess.run([sys.executable, *shlex.split(train)], check=True, stdout=subprocess.DEVNULL)
+    run("ari pack demo/model -o demo/model.tar.gz")
+    graded = run_json(f"ari grade-bundle demo/model.tar.gz --exam {exam}")
+    low, high = stats.wilson(graded["passed"], graded["questions"])
+    shown = f"{graded['score']:.0f}% ({low:.1%} to {high:.1%}), {graded['bpb']:.2f} bits a byte"
+    print(f"  {graded['passed']} of {graded['questions']} exactly right: {shown}")
+    return [("unit starter, graded", shown, "demo/model.tar.gz")]
+
+
 def agent_walk() -> list[tuple[str, str, str]]:
     chapter("ARI Bench: an agent, a budget, a hidden exam")
     secret = DEMO / "exam.seed"
@@ -61,7 +104,7 @@ def agent_walk() -> list[tuple[str, str, str]]:
     # The hidden exam never lies in a git work tree, not even an ignored one.
     exam = Path(tempfile.mkdtemp(prefix="crucible-demo-")) / "exam.jsonl"
     run(f"ari exam build --seed-file demo/exam.seed --out {exam}")
-    rows = []
+    rows = bundle_walk(exam)
     for agent in ("starter", "overfitter"):
         finished = run_json(f"ari run --track mini --agent {agent} --seed 1 --root demo/runs")
         folder = os.path.relpath(finished["path"], ROOT)

@@ -1,16 +1,22 @@
 from __future__ import annotations
 
 import itertools
+import struct
+import threading
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from crucible.ari.boxes.local import LocalBox
+from crucible.ari.box import Job
+from crucible.ari.boxes.local import LocalBox, LocalRunning
 from crucible.ari.clock import Clock
 from crucible.ari.exam.questions import Question
 from crucible.ari.examine import Ask, Reply, examine
-from crucible.ari.grade import judge
+from crucible.ari.judge import judge
 from crucible.ari.submit import Book
+from crucible.errors import MachineryFailed
 
 from .conftest import ECHO, open_files, small_track, write_bundle
 
@@ -35,10 +41,10 @@ class Model:
 """
 
 
-def ask(tmp_path: Path, code: str, *prompts: bytes, length: int = 3, track=QUICK, **more: float) -> list[Reply]:  # type: ignore[no-untyped-def]
+def ask(tmp_path: Path, code: str, *prompts: bytes, length: int = 3, track=QUICK, box=None, **more: Any) -> list[Reply]:  # type: ignore[no-untyped-def]
     bundle = write_bundle(tmp_path / "bundle", code)
     asks = [Ask(f"q{n}", prompt, length) for n, prompt in enumerate(prompts or (b"ab",))]
-    return examine(LocalBox(), bundle, asks, track, **more)
+    return examine(box or LocalBox(), bundle, asks, track, **more)
 
 
 def test_it_steps_greedily_for_exactly_the_asked_length(tmp_path: Path) -> None:
@@ -73,8 +79,12 @@ BROKEN = {
     "exits": ("sys.exit(0)", "exception"),
     "dies": ("os._exit(0)", "ended"),
     "silent": ("time.sleep(60)", "question time"),
+    "kills itself": ("os.kill(os.getpid(), 9)", "ended"),
     "gigabytes": ("os.write(4, b'\\x7f\\xff\\xff\\xff' + b'x' * 50000)\nreturn one(65)", "frame"),
     "forged frame": ("os.write(4, b'\\0\\0\\0\\1P')\nreturn one(65)", "frame"),
+    "no nonce": ("os.write(4, b'\\0\\0\\4\\x11L' + bytes(16 + 1024))\nreturn one(65)", "frame"),
+    "slow bytes": ("for _ in range(30): os.write(4, b'\\0'); time.sleep(0.1)", "frame"),
+    "closed pipe": ("os.close(4)", "ended"),
 }
 
 
@@ -122,12 +132,75 @@ def test_modules_of_a_bundle_shadow_nothing_of_the_jail(tmp_path: Path) -> None:
     assert ask(tmp_path, ECHO)[0].answer == b"bbb"
 
 
+def test_a_reply_made_before_it_was_asked_for_is_none(tmp_path: Path) -> None:
+    """A second frame right after the first would be taken for the next step's, if steps had no nonce of their own."""
+    early = "import struct\nframe = b'L' + bytes(16) + struct.pack('<256f', *one(65))"
+    code = model(f"{early}\nos.write(4, struct.pack('>I', len(frame)) + frame)\nreturn one(65)")
+    assert ask(tmp_path, code)[0].failure == "frame"
+
+
+def test_a_bundle_that_names_torch_finds_it_loaded(tmp_path: Path) -> None:
+    body = "return torch.nn.functional.one_hot(torch.tensor(72 + torch.get_num_threads()), 256).float()"
+    reply = ask(tmp_path, "import torch\n" + model(body), track=small_track(load_limit_s=60, question_limit_s=30))[0]
+    assert (reply.answer, reply.failure) == (b"III", None)
+
+
+def test_an_entry_may_be_called_like_a_module_of_the_library(tmp_path: Path) -> None:
+    bundle = write_bundle(tmp_path / "b", "")
+    (bundle / "manifest.json").write_text('{"schema": 1, "entry": "json:Model"}')
+    (bundle / "json.py").write_text(ECHO)
+    assert examine(LocalBox(), bundle, [Ask("q", b"ab", 2)], QUICK)[0].answer == b"bb"
+
+
+def test_every_question_is_asked_once_whatever_the_number_of_jails(tmp_path: Path) -> None:
+    (tmp_path / "seen").mkdir()
+    code = model(f"open('{tmp_path}/seen/' + prefix.hex(), 'a').write('x')\nreturn one(65)")
+    prompts = [struct.pack(">H", n) for n in range(40)]
+    replies = ask(tmp_path, code, *prompts, length=1, at_once=3)
+    assert [reply.id for reply in replies] == [f"q{n}" for n in range(40)]
+    seen = Counter({path.name: len(path.read_text()) for path in (tmp_path / "seen").iterdir()})
+    assert seen == Counter({prompt.hex(): 1 for prompt in prompts})
+
+
+def test_when_the_time_is_over_everything_stops_at_once(tmp_path: Path) -> None:
+    over = threading.Event()
+    threading.Timer(1.0, over.set).start()
+    track = small_track(load_limit_s=60, question_limit_s=60)
+    replies = ask(tmp_path, model("time.sleep(50)"), b"a", b"b", b"c", b"d", track=track, over=over.is_set, at_once=2)
+    assert [reply.failure for reply in replies] == ["total time"] * 4
+
+
+def test_an_error_of_ours_ends_every_jail(tmp_path: Path) -> None:
+    class Breaks(LocalBox):
+        started = 0
+
+        def start(self, job: Job) -> LocalRunning:
+            Breaks.started += 1
+            if Breaks.started == 2:
+                raise MachineryFailed("no processes left", fix="")
+            return super().start(job)
+
+    box = Breaks()
+    with pytest.raises(MachineryFailed):
+        ask(tmp_path, model("return one(65)"), *([b"a"] * 50), box=box, at_once=2)
+    assert box._running == []
+
+
+def test_a_zygote_that_dies_is_started_again_and_costs_one_question(tmp_path: Path) -> None:
+    """In the local box nothing keeps a question's process from killing the zygote; it still hurts nobody else."""
+    code = model("if prefix.startswith(b'bad'):\n    os.kill(os.getppid(), 9)\n    time.sleep(5)\nreturn one(90)")
+    prompts = [b"bad" if n % 3 == 1 else b"good" for n in range(9)]
+    replies = ask(tmp_path, code, *prompts, track=small_track(load_limit_s=20, question_limit_s=20))
+    assert [reply.failure for reply in replies] == ["ended" if p == b"bad" else None for p in prompts]
+
+
 def test_swapping_the_hidden_answer_leaves_the_transcript_identical(tmp_path: Path) -> None:
-    track, transcripts = QUICK, []
+    track = QUICK
+    transcripts: list[Counter[bytes]] = []
     for answer in (b"right", b"wrong"):
         log = tmp_path / f"log-{answer.decode()}"
         log.mkdir()
-        code = model("number = len(os.listdir(LOG))\nopen(f'{LOG}/{number}', 'wb').write(prefix)\nreturn one(114)")
+        code = model("open(f'{LOG}/{time.monotonic_ns()}', 'xb').write(prefix)\nreturn one(114)")
         # The same bytes of code in both cases: where it writes comes from its folder.
         bundle = write_bundle(tmp_path / answer.decode(), "LOG = open(__file__[:-8] + 'where').read()\n" + code)
         (bundle / "where").write_text(str(log))
@@ -136,11 +209,16 @@ def test_swapping_the_hidden_answer_leaves_the_transcript_identical(tmp_path: Pa
         book = Book(tmp_path / f"{answer.decode()}.jsonl", tmp_path / "snapshots", track, clock, lambda s: (0, 1))
         made = book.submit(bundle, "")
         questions = [Question("q1", "c", "f", b"the prompt ", answer), Question("q2", "c", "f", b"next ", answer)]
-        judged = judge(LocalBox(), tmp_path / "snapshots" / f"{made.sha256}.tar.gz", questions, track)
-        assert judged.failures == {}
-        transcripts.append([(p.name, p.read_bytes()) for p in sorted(log.iterdir())])
+
+        def sealed(sha256: str, passed: int, log: Path = log) -> None:
+            """What was asked up to here decided the score; bits-per-byte, which is forced along the answer, comes after."""
+            transcripts.append(Counter(path.read_bytes() for path in log.iterdir()))
+
+        snapshot = tmp_path / "snapshots" / f"{made.sha256}.tar.gz"
+        assert judge(LocalBox(), snapshot, questions, track, seal=sealed).failures == {}
     assert transcripts[0] == transcripts[1]
-    assert len(transcripts[0]) == 10
+    greedy = [prompt + b"r" * n for prompt in (b"the prompt ", b"next ") for n in range(5)]
+    assert transcripts[0] == Counter(greedy)
 
 
 def test_the_answer_is_nowhere_in_the_jail(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
+import math
 from pathlib import Path
 
 import msgspec
@@ -8,12 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crucible.ari import judge
 from crucible.ari.agents import scripted
+from crucible.ari.boxes.bwrap import BwrapBox
 from crucible.ari.boxes.local import LocalBox
 from crucible.ari.exam.questions import Question, encode
-from crucible.ari.grade import METRICS, Group, coarse, grade
+from crucible.ari.grade import grade
+from crucible.ari.judge import Group, Order, coarse
 from crucible.ari.run import run
 from crucible.ari.rundir import RunDir
+from crucible.ari.verdict import METRICS, SEALED, UNISOLATED
 from crucible.errors import IntegrityBroken, Mistake
 from crucible.kernel import ledger
 from crucible.kernel.record import from_builtins
@@ -36,6 +42,7 @@ QUESTIONS = [
     *(Question(f"n{i}", "numbers", "f", b"SECRETPROMPT %d b" % i, b"bb" if i < 2 else b"b\n") for i in range(3)),
 ]
 """The model repeats the last byte of the prompt: 4 of 6, 1 of 5 and 2 of 3 are right."""
+CODE_ALONE = "weights not used: none are declared, so the answers are owed to the code alone"
 
 
 @pytest.fixture
@@ -46,6 +53,7 @@ def exam(tmp_path: Path) -> Path:
 
 
 def hour(tmp_path: Path, script: str = AGENT) -> RunDir:
+    tmp_path.mkdir(exist_ok=True)
     path = tmp_path / "agent.sh"
     path.write_text(script)
     return run(
@@ -63,7 +71,7 @@ def test_a_known_rule_gets_exactly_the_score_computed_by_hand(tmp_path: Path, ex
     assert (graded.outcome, graded.passed, graded.questions) == ("measured", 7, 14)
     assert graded.score == pytest.approx(50.0)
     assert graded.by_category == {"lists": Group(1, 5), "numbers": Group(2, 3), "records": Group(4, 6)}
-    assert graded.flags == []
+    assert graded.flags == [UNISOLATED, CODE_ALONE]
     (record,) = records(place)
     assert set(record.metrics) <= set(METRICS)
     assert (record.artefact, record.seed) == (place.read_finished().artefact, 1)
@@ -74,6 +82,52 @@ def test_a_known_rule_gets_exactly_the_score_computed_by_hand(tmp_path: Path, ex
     }
 
 
+def test_the_jail_gives_the_same_judgement_and_names_what_held_it(tmp_path: Path, exam: Path) -> None:
+    place = hour(tmp_path)
+    graded = grade(place, exam, BwrapBox())
+    assert (graded.passed, graded.questions, graded.failures, graded.restarts) == (7, 14, {}, 0)
+    assert graded.flags == [CODE_ALONE] and graded.order == Order(14, 0)
+    (record,) = records(place)
+    # The last byte has e of e + 255 parts, any other one: along the true answers.
+    pairs = [pair for q in QUESTIONS for pair in itertools.pairwise(q.prompt[-1:] + q.answer)]
+    bits = [math.log2(math.e + 255) - (math.log2(math.e) if a == b else 0.0) for a, b in pairs]
+    assert record.metrics["bpb"] == graded.bpb == pytest.approx(sum(bits) / len(bits), rel=1e-6)
+    assert record.detail["grader"]["box"] == "bwrap" and "uid" in record.detail["grader"]["limits"]
+
+
+def test_the_replies_are_in_the_ledger_before_the_record_is(tmp_path: Path, exam: Path) -> None:
+    place = hour(tmp_path)
+    graded = grade(place, exam, LocalBox())
+    seal, record = list(ledger.read(place.ledger))[-2:]
+    assert (seal.entry.kind, record.entry.kind) == (SEALED, "record")
+    assert seal.entry.body == {
+        "run": graded.run,
+        "exam": graded.exam_sha256,
+        "replies_sha256": graded.replies_sha256,
+        "passed": 7,
+    }
+
+
+def test_a_judgement_that_was_stopped_after_its_seal_is_made_again_and_compared(
+    tmp_path: Path, exam: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = hour(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(judge, "bits_per_byte", lambda *_, **__: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            grade(place, exam, LocalBox())
+    assert records(place) == []
+    again = grade(place, exam, LocalBox())
+    assert again.passed == 7 and not any("earlier" in flag for flag in again.flags)
+
+    other = hour(tmp_path / "other")
+    run_id = other.read_finished().run
+    body = {"run": run_id, "exam": again.exam_sha256, "replies_sha256": "0" * 64, "passed": 14}
+    ledger.append(other.ledger, SEALED, body)
+    flagged = grade(other, exam, LocalBox())
+    assert flagged.passed == 7 and "1 earlier judgements that did not finish had other replies" in flagged.flags
+
+
 def test_a_second_judgement_returns_the_first_and_another_exam_is_another_pin(tmp_path: Path, exam: Path) -> None:
     place = hour(tmp_path)
     first = grade(place, exam, LocalBox())
@@ -82,7 +136,7 @@ def test_a_second_judgement_returns_the_first_and_another_exam_is_another_pin(tm
     other = tmp_path / "other.jsonl"
     other.write_bytes(encode(QUESTIONS[:6]))
     again = grade(place, other, LocalBox())
-    assert again.flags == ["the exam has 6 questions, the track tiny says 14"]
+    assert again.flags == [UNISOLATED, "the exam has 6 questions, the track tiny says 14", CODE_ALONE]
     one, two = records(place)
     assert [difference.fact for difference in one.pin.differences(two.pin)] == ["exam"]
 

@@ -182,7 +182,7 @@ def test_the_hour_does_not_even_load_the_code_that_knows_hidden_exams() -> None:
     code = "import sys, crucible.ari.run; print([m for m in sys.modules if m.startswith('crucible.ari')])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "crucible.ari.run'" in loaded
-    assert "grade" not in loaded and "toy" not in loaded
+    assert "grade" not in loaded and "exam.build" not in loaded and "exam.families" not in loaded
 
 
 def test_an_unknown_agent_is_refused_before_an_id_is_allocated(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-TRACK = 'name = "quick"\nversion = "1"\nbudget_s = 60\ncall_cap_s = 30\nreserve_s = 5\nquestions = 24\n'
+TRACK = 'name = "quick"\nversion = "1"\nbudget_s = 180\ncall_cap_s = 60\nreserve_s = 5\nquestions = 24\n'
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_overfitter_is_perfect_in_public_and_nothing_in_hidden(crucible: Any, tm
     exam, track, root = tmp_path / "EXAM", tmp_path / "quick.toml", tmp_path / "runs"
     track.write_text(TRACK)
     built = crucible("ari", "exam", "build", "--seed-file", secret, "--questions", 24, "--out", exam, "--json").json
-    assert (built["questions"], len(built["sha256"]), len(built["categories"])) == (24, 64, 4)
+    assert (built["questions"], len(built["sha256"]), len(built["categories"])) == (24, 64, 8)
     assert stat.S_IMODE(exam.stat().st_mode) == 0o600
 
     graded = {}
@@ -62,7 +62,7 @@ def test_overfitter_is_perfect_in_public_and_nothing_in_hidden(crucible: Any, tm
         "s1",
         "accepted",
         True,
-        10,
+        40,
     )
     by_id = crucible("ari", "submissions", run.name, "--root", root, "--json")
     assert by_id.json == [listed]

@@ -9,25 +9,18 @@ question and no other; only a box that cannot start is the machinery's failure.
 from __future__ import annotations
 
 import contextlib
-import math
-import os
-import select
-import struct
-import sys
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from crucible.ari.box import Box, Job
+from crucible.ari.artefact import unpack
+from crucible.ari.box import Box
+from crucible.ari.sitting import sit
+from crucible.ari.submit import artefact_limits
+from crucible.ari.talk import Failed, Failure, Jail
 from crucible.ari.track import Track
-
-SERVE = Path(__file__).parent / "jail" / "serve.py"
-_LOGITS = 1 + 256 * 4
-
-Failure = Literal["load", "exception", "frame", "not finite", "ended", "question time", "total time"]
-"""Why a question got no complete answer."""
 
 
 @dataclass(frozen=True)
@@ -41,16 +34,14 @@ class Ask:
 
 @dataclass(frozen=True)
 class Reply:
+    """The answer and the seconds it took; starting the jail is nobody's time, loading the bundle is the question's."""
+
     id: str
     answer: bytes
     failure: Failure | None
     seconds: float
-
-
-class _Failed(Exception):
-    def __init__(self, failure: Failure) -> None:
-        super().__init__(failure)
-        self.failure: Failure = failure
+    start_s: float = 0.0
+    load_s: float = 0.0
 
 
 def examine(
@@ -60,96 +51,54 @@ def examine(
     track: Track,
     *,
     total_s: float | None = None,
+    at_once: int = 1,
     over: Callable[[], bool] = lambda: False,
 ) -> list[Reply]:
     """Every question in the given order; what does not fit into the total time, or comes after `over()`, fails as that."""
-    ends = time.monotonic() + (track.grade_limit_s if total_s is None else min(total_s, track.grade_limit_s))
-    return [_one(box, bundle, ask, track, ends, over) for ask in asks]
+
+    def one(jail: Jail, ask: Ask, ends: float) -> Reply:
+        return _one(jail, ask, ends, track)
+
+    most = track.grade_limit_s if total_s is None else min(total_s, track.grade_limit_s)
+    return sit(box, bundle, asks, one, total_s=most, at_once=at_once, over=over)
 
 
-def _one(box: Box, bundle: Path, ask: Ask, track: Track, ends: float, over: Callable[[], bool]) -> Reply:
-    started = time.monotonic()
-    if started >= ends or over():
-        return Reply(ask.id, b"", "total time", 0.0)
-    answer = bytearray()
+@contextlib.contextmanager
+def opened(snapshot: Path, track: Track) -> Iterator[Path]:
+    """The files of an archive in a folder that any user may read but only its owner can reach; gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="ari-bundle-") as closed:
+        folder = Path(closed, "bundle")
+        folder.mkdir()
+        unpack(snapshot, folder, artefact_limits(track))
+        make_readable(folder)
+        yield folder
+
+
+def make_readable(folder: Path) -> None:
+    """The jail's user owns nothing of it and has to read it, whatever the harness's umask says."""
+    for path in [folder, *folder.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _one(jail: Jail, ask: Ask, ends: float, track: Track) -> Reply:
+    answer, start_s, load_s, began = bytearray(), 0.0, 0.0, time.monotonic()
+    failure: Failure | None = None
     try:
-        with _Talk(box, bundle) as talk:
-            if talk.receive(1, min(ends, started + track.load_limit_s), "load") != b"R":
-                raise _Failed("load")
+        if began >= ends or jail.over():
+            raise Failed("total time")
+        start_s = jail.ready(ends)
+        began = time.monotonic()
+        with jail.question(min(ends, began + track.load_limit_s)) as predict:
+            load_s = time.monotonic() - began
             until = min(ends, time.monotonic() + track.question_limit_s)
             while len(answer) < ask.length:
-                talk.send((ask.prompt + answer)[-track.context_bytes :], until)
-                answer.append(_largest(talk.receive(_LOGITS, until, "question time")))
-    except _Failed as failed:
+                answer.append(largest(predict((ask.prompt + answer)[-track.context_bytes :], until)))
+    except Failed as failed:
         late = failed.failure in ("load", "question time") and time.monotonic() >= ends
-        return Reply(ask.id, bytes(answer), "total time" if late else failed.failure, time.monotonic() - started)
-    return Reply(ask.id, bytes(answer), None, time.monotonic() - started)
+        failure = "total time" if late else failed.failure
+    return Reply(ask.id, bytes(answer), failure, time.monotonic() - began, start_s, load_s)
 
 
-def _largest(frame: bytes) -> int:
-    if frame[:1] == b"E":
-        raise _Failed("exception")
-    if frame[:1] != b"L" or len(frame) != _LOGITS:
-        raise _Failed("frame")
-    numbers = struct.unpack("<256f", frame[1:])
-    if not all(map(math.isfinite, numbers)):
-        raise _Failed("not finite")
+def largest(numbers: tuple[float, ...]) -> int:
+    """The byte with the largest number; the lowest of several."""
     return numbers.index(max(numbers))
-
-
-class _Talk:
-    """One process of the submission and the two pipes to it."""
-
-    def __init__(self, box: Box, bundle: Path) -> None:
-        self._box = box
-        theirs_in, self._to = os.pipe()
-        self._from, theirs_out = os.pipe()
-        os.set_blocking(self._to, False)
-        argv = (sys.executable, "-I", "-B", str(SERVE), str(bundle))
-        env = {"PATH": os.defpath, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-        with contextlib.ExitStack() as undo:
-            for ours in (self._to, self._from):
-                undo.callback(os.close, ours)
-            try:
-                self._running = box.start(Job("jail", argv, bundle, env, stdin=theirs_in, stdout=theirs_out))
-            finally:
-                os.close(theirs_in)
-                os.close(theirs_out)
-            self._closing = undo.pop_all()
-
-    def __enter__(self) -> _Talk:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        with self._closing:
-            self._box.end(self._running)
-
-    def send(self, prefix: bytes, until: float) -> None:
-        frame = struct.pack(">I", len(prefix)) + prefix
-        while frame:
-            _, ready, _ = select.select([], [self._to], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                raise _Failed("question time")
-            try:
-                frame = frame[os.write(self._to, frame) :]
-            except BrokenPipeError:
-                raise _Failed("ended") from None
-
-    def receive(self, most: int, until: float, late: Failure) -> bytes:
-        """One frame of at most `most` bytes: a longer one is refused by its length, before a byte of it is read."""
-        length = struct.unpack(">I", self._exactly(4, until, late))[0]
-        if not 1 <= length <= most:
-            raise _Failed("frame")
-        return self._exactly(length, until, late)
-
-    def _exactly(self, count: int, until: float, late: Failure) -> bytes:
-        data = b""
-        while len(data) < count:
-            ready, _, _ = select.select([self._from], [], [], max(0.0, until - time.monotonic()))
-            if not ready:
-                raise _Failed(late)
-            chunk = os.read(self._from, count - len(data))
-            if not chunk:
-                raise _Failed("ended")
-            data += chunk
-        return data

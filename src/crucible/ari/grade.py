@@ -2,64 +2,28 @@
 
 Exact byte match, aggregates only: no question, answer or verdict on a single question leaves this module, and the record
 keeps no group of fewer than five questions. A submission that fails is a result; an artefact or exam that is not what its
-digest says is the machinery's failure and is never scored.
+digest says is the machinery's failure and is never scored. A bundle outside any run is judged the same way.
 """
 
 from __future__ import annotations
 
-import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from crucible.ari.artefact import unpack
 from crucible.ari.box import Box
-from crucible.ari.exam.questions import Exam, Question, load
-from crucible.ari.examine import Ask, Reply, examine
+from crucible.ari.exam.questions import Exam, load
+from crucible.ari.judge import Audit, Group, Judged, Notice, Order, judge, nothing
 from crucible.ari.rundir import Finished, Plan, RunDir
-from crucible.ari.submit import State, Submitted, artefact_limits, replay, require_snapshot
-from crucible.ari.track import Track, with_exam
+from crucible.ari.submit import State, Submitted, replay, require_snapshot
+from crucible.ari.track import with_exam
+from crucible.ari.verdict import METRICS, SEALED, detail_of, flags_of, metrics_of, salt_of, sealing
 from crucible.documents import read_json, to_json, write_bytes
-from crucible.errors import IntegrityBroken, Mistake, SubmissionRefused
+from crucible.errors import IntegrityBroken, Mistake
 from crucible.kernel import ledger
 from crucible.kernel.record import Empty, Measured, Record, from_builtins, make, to_builtins
-
-METRICS = (
-    "score",
-    "passed",
-    "questions",
-    "public_score",
-    "gap",
-    "artifact_bytes",
-    "grade_seconds",
-    "run_seconds",
-    "calls",
-    "submissions",
-)
-"""The closed list of this half's metrics. Scores are percent, 0 to 100; gap is public_score - score."""
-SMALLEST_GROUP = 5
-
-
-class Group(msgspec.Struct, frozen=True):
-    passed: int
-    questions: int
-
-
-class Judged(msgspec.Struct, frozen=True):
-    """How one artefact answered one exam: aggregates."""
-
-    passed: int
-    questions: int
-    by_category: dict[str, Group]
-    failures: dict[str, int]
-    """Why questions got no complete answer, counted; a wrong answer is not a failure."""
-    seconds: float
-
-    @property
-    def score(self) -> float:
-        return 100.0 * self.passed / self.questions
 
 
 class Graded(msgspec.Struct, frozen=True):
@@ -81,9 +45,19 @@ class Graded(msgspec.Struct, frozen=True):
     flags: list[str]
     record: str
     """Digest of the record in the ledger."""
+    bpb: float | None = None
+    order: Order = Order()
+    audit: Audit = Audit()
+    restarts: int = 0
+    timing: dict[str, float] = {}
+    replies_sha256: str | None = None
+    grader: dict[str, Any] = {}
+    """The box that held the submission, the limits that were in force, and the runtime that answered."""
 
 
-def grade(place: RunDir, exam_path: Path, box: Box, sha256: str | None = None) -> Graded:
+def grade(
+    place: RunDir, exam_path: Path, box: Box, sha256: str | None = None, notice: Notice = lambda text: None
+) -> Graded:
     """Judges a finished run. A second judgement under the same exam returns the first: nothing is scored twice."""
     plan, finished, exam = place.read_plan(), place.read_finished(), load(exam_path, sha256)
     if finished.outcome == "invalid":
@@ -97,15 +71,35 @@ def grade(place: RunDir, exam_path: Path, box: Box, sha256: str | None = None) -
         kept = place.grade(exam.sha256)
         return _read(kept) if kept.exists() else _graded(recorded, _published(recorded))
     if state.official is None:
-        judged = _nothing(exam)
+        judged = nothing(exam.questions)
     else:
-        judged = judge(box, place.snapshot(state.official.sha256 or ""), exam.questions, plan.track)
-    record = _record(plan, finished, exam, state, judged)
+        seal = sealing(place.ledger, {"run": finished.run, "exam": exam.sha256})
+        snapshot = place.snapshot(state.official.sha256 or "")
+        judged = judge(box, snapshot, exam.questions, plan.track, salt=salt_of(exam), seal=seal, notice=notice)
+    flags = [*flags_of(plan.track, exam, box), *judged.flags, *_earlier(place.ledger, finished.run, exam, judged)]
+    judged = msgspec.structs.replace(judged, flags=flags if state.official else flags_of(plan.track, exam))
+    record = _record(plan, finished, exam, state, judged, box)
     graded = _graded(record, judged.by_category)
     # The detail first: only the ledger says that a run was judged, and a crash in between must not hide a judgement.
     write_bytes(place.grade(exam.sha256), to_json(graded), mode=0o600)
     ledger.append(place.ledger, "record", to_builtins(record))
     return graded
+
+
+# --- the ledger --------------------------------------------------------------------------------------------------------
+
+
+def _seals(path: Path, run: str, exam_sha256: str) -> Iterator[str]:
+    for line in ledger.read(path, SEALED):
+        body = line.entry.body
+        if (body.get("run"), body.get("exam")) == (run, exam_sha256):
+            yield body["replies_sha256"]
+
+
+def _earlier(path: Path, run: str, exam: Exam, judged: Judged) -> list[str]:
+    """A judgement that was stopped after its seal leaves the seal: the replies must have been the same."""
+    others = [sealed for sealed in _seals(path, run, exam.sha256) if sealed != judged.replies_sha256]
+    return [f"{len(others)} earlier judgements that did not finish had other replies"] if others else []
 
 
 def _recorded(place: RunDir, run: str, exam_sha256: str) -> Record | None:
@@ -118,59 +112,6 @@ def _recorded(place: RunDir, run: str, exam_sha256: str) -> Record | None:
 
 def _read(path: Path) -> Graded:
     return read_json(path, Graded, "a judgement", "Remove the file; the record in the ledger stays.")
-
-
-def judge(box: Box, snapshot: Path, questions: Sequence[Question], track: Track) -> Judged:
-    """Asks every question, then compares bytes: the answers are looked at only when all replies are in."""
-    began = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ari-grade-") as folder:
-        try:
-            unpack(snapshot, Path(folder), artefact_limits(track))
-        except SubmissionRefused:
-            return _marked(questions, [Reply(q.id, b"", "load", 0.0) for q in questions], time.monotonic() - began)
-        asks = [Ask(question.id, question.prompt, len(question.answer)) for question in questions]
-        replies = examine(box, Path(folder), asks, track)
-    return _marked(questions, replies, time.monotonic() - began)
-
-
-def _marked(questions: Sequence[Question], replies: Sequence[Reply], seconds: float) -> Judged:
-    right = [
-        question
-        for question, reply in zip(questions, replies, strict=True)
-        if reply.failure is None and reply.answer == question.answer
-    ]
-    failures = [reply.failure for reply in replies if reply.failure is not None]
-    return Judged(
-        passed=len(right),
-        questions=len(questions),
-        by_category=_count(questions, right),
-        failures={name: failures.count(name) for name in sorted(set(failures))},
-        seconds=round(seconds, 3),
-    )
-
-
-def _count(questions: Sequence[Question], right: Sequence[Question]) -> dict[str, Group]:
-    def of(category: str) -> Callable[[Sequence[Question]], int]:
-        return lambda some: sum(question.category == category for question in some)
-
-    names = sorted({question.category for question in questions})
-    return {name: Group(of(name)(right), of(name)(questions)) for name in names}
-
-
-def coarse(groups: dict[str, Group]) -> dict[str, Group]:
-    """What may be published: groups below five questions join the next smallest, so that none can be told from the total."""
-    rest = sorted(groups.items(), key=lambda item: (item[1].questions, item[0]))
-    small: list[tuple[str, Group]] = []
-    while rest and (rest[0][1].questions < SMALLEST_GROUP or (small and _size(small) < SMALLEST_GROUP)):
-        small.append(rest.pop(0))
-    published = dict(sorted(rest))
-    if _size(small) >= SMALLEST_GROUP:
-        published["other"] = Group(sum(group.passed for _, group in small), _size(small))
-    return published
-
-
-def _size(groups: Sequence[tuple[str, Group]]) -> int:
-    return sum(group.questions for _, group in groups)
 
 
 def _trusted_history(place: RunDir, finished: Finished) -> State:
@@ -190,25 +131,13 @@ def _trusted_history(place: RunDir, finished: Finished) -> State:
     return state
 
 
-def _flags(track: Track, exam: Exam) -> list[str]:
-    asked = len(exam.questions)
-    if asked == track.questions:
-        return []
-    return [f"the exam has {asked} questions, the track {track.name} says {track.questions}"]
+# --- the record --------------------------------------------------------------------------------------------------------
 
 
-def _nothing(exam: Exam) -> Judged:
-    """Nothing promoted: it earned zero, and that counts."""
-    return _marked(exam.questions, [Reply(question.id, b"", None, 0.0) for question in exam.questions], 0.0)
-
-
-def _record(plan: Plan, finished: Finished, exam: Exam, state: State, judged: Judged) -> Record:
+def _record(plan: Plan, finished: Finished, exam: Exam, state: State, judged: Judged, box: Box) -> Record:
     official = state.official
-    metrics: dict[str, float] = {
-        "score": judged.score,
-        "passed": judged.passed,
-        "questions": judged.questions,
-        "grade_seconds": judged.seconds,
+    metrics = {
+        **metrics_of(judged),
         "run_seconds": finished.seconds,
         "calls": finished.calls,
         "submissions": finished.submissions,
@@ -231,9 +160,7 @@ def _record(plan: Plan, finished: Finished, exam: Exam, state: State, judged: Ju
             "official_submission": finished.official_submission,
             "transcript_sha256": finished.transcript_sha256,
             "history_head": finished.history_head,
-            "by_category": coarse(judged.by_category),
-            "failures": judged.failures,
-            "flags": _flags(plan.track, exam),
+            **detail_of(judged, box),
         },
     )
 
@@ -265,4 +192,11 @@ def _graded(record: Record, by_category: dict[str, Group]) -> Graded:
         failures=detail["failures"],
         flags=detail["flags"],
         record=record.digest,
+        bpb=metrics.get("bpb"),
+        order=msgspec.convert(detail.get("order", {}), type=Order),
+        audit=msgspec.convert(detail.get("audit", {}), type=Audit),
+        restarts=int(metrics.get("restarts", 0)),
+        timing=detail.get("timing", {}),
+        replies_sha256=detail.get("replies_sha256"),
+        grader=detail.get("grader", {}),
     )

@@ -11,20 +11,18 @@ import contextlib
 import re
 import secrets
 import shutil
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-from crucible.ari.artefact import unpack
 from crucible.ari.box import Box, Ended, Job
 from crucible.ari.clock import Clock, boottime
 from crucible.ari.exam.questions import Question, load
-from crucible.ari.examine import Ask, examine
+from crucible.ari.examine import Ask, examine, opened
 from crucible.ari.rundir import Cause, Finished, Pending, Plan, RunDir
 from crucible.ari.runner import Runner
-from crucible.ari.submit import Book, State, artefact_limits, replay
+from crucible.ari.submit import Book, State, replay
 from crucible.ari.track import PUBLIC, Track, brief_files, pin
 from crucible.documents import write_json
 from crucible.errors import IntegrityBroken, MachineryFailed, SubmissionRefused
@@ -171,10 +169,9 @@ class _Hour:
         asks = [Ask(question.id, question.prompt, len(question.answer)) for question in public]
 
         def score(snapshot: Path) -> tuple[int, int]:
-            with tempfile.TemporaryDirectory(prefix="ari-public-") as folder:
-                unpack(snapshot, Path(folder), artefact_limits(self._plan.track))
+            with opened(snapshot, self._plan.track) as folder:
                 left, over = self.clock.left(), self._over.is_set
-                replies = examine(self._box, Path(folder), asks, self._plan.track, total_s=left, over=over)
+                replies = examine(self._box, folder, asks, self._plan.track, total_s=left, over=over)
             if over() or any(reply.failure == "total time" for reply in replies):
                 # A score over the questions that happened to be asked would be a false one.
                 raise SubmissionRefused("the time was over before the feedback was complete", fix="Promote it anyway.")

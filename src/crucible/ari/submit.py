@@ -220,12 +220,16 @@ class Book:
         sha256, size = (packed.sha256, packed.bytes) if packed else (None, None)
         return Submitted(self._state.next_id, self._clock.used(), note, sha256, size, reason)
 
+    def _late(self) -> bool:
+        """Packing hostile text can take minutes: it ends at the deadline too."""
+        return self._clock.left() <= 0
+
     def _snapshot(self, folder: Path) -> Packed:
         limits = artefact_limits(self._track)
         try:
             self._snapshots.mkdir(parents=True, exist_ok=True)
             with tempfile.NamedTemporaryFile(dir=self._snapshots, suffix=".part", delete=False) as draft:
-                packed = _pack_or_remove(folder, cast(BinaryIO, draft), Path(draft.name), limits)
+                packed = _pack_or_remove(folder, cast(BinaryIO, draft), Path(draft.name), limits, self._late)
             Path(draft.name).replace(self._snapshots / f"{packed.sha256}.tar.gz")
             sync_folder(self._snapshots)
         except OSError as error:
@@ -236,10 +240,10 @@ class Book:
         return packed
 
 
-def _pack_or_remove(folder: Path, draft: BinaryIO, name: Path, limits: Limits) -> Packed:
+def _pack_or_remove(folder: Path, draft: BinaryIO, name: Path, limits: Limits, over: Callable[[], bool]) -> Packed:
     whole = False
     try:
-        packed = pack(folder, draft, limits)
+        packed = pack(folder, draft, limits, over)
         draft.flush()
         os.fsync(draft.fileno())
         whole = True

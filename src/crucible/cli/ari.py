@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import stat
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from crucible.ari import grade as judgement
 from crucible.ari import run as hour
 from crucible.ari import track as tracks
 from crucible.ari.agents import scripted
 from crucible.ari.boxes import local
-from crucible.ari.exam import questions as exams
-from crucible.ari.exam import toy
 from crucible.ari.rundir import find
 from crucible.ari.submit import candidates, replay
-from crucible.cli import output
-from crucible.documents import as_builtins, read_bytes
-from crucible.errors import BadConfig
+from crucible.cli import ari_corpus, ari_exam, ari_grade, ari_pack, output
+from crucible.documents import as_builtins
 
 app = typer.Typer(
     add_completion=False,
@@ -27,9 +22,12 @@ app = typer.Typer(
     help="ARI Bench: run an agent for its hour, grade it, look at what it did.",
 )
 track_app = typer.Typer(add_completion=False, no_args_is_help=True)
-exam_app = typer.Typer(add_completion=False, no_args_is_help=True)
 app.add_typer(track_app, name="track", help="The numbers of a track.")
-app.add_typer(exam_app, name="exam", help="Build hidden exams.")
+app.add_typer(ari_exam.app, name="exam")
+app.add_typer(ari_corpus.app, name="corpus")
+app.command()(ari_pack.pack)
+app.command()(ari_grade.grade)
+app.command("grade-bundle")(ari_grade.grade_bundle)
 
 Root = Annotated[Path, typer.Option(help="The folder of runs, with their ledger.")]
 Run = Annotated[str, typer.Argument(help="The folder of a run, or its id under --root.")]
@@ -72,32 +70,6 @@ def run(
 
 
 @app.command()
-def grade(
-    run: Run,
-    exam: Annotated[Path, typer.Option(help="The hidden exam; never give it to a run.")],
-    sha256: Annotated[str | None, typer.Option(help="The exam's published SHA-256: it must have it.")] = None,
-    root: Root = Path("runs"),
-    json: output.AsJson = False,
-) -> None:
-    """Judge a finished run on the hidden exam, in this process of its own, and write its record.
-
-    Example: crucible ari grade runs/RUN --exam /safe/EXAM
-    """
-    output.say(f"WARNING: {local.WARNING}")
-    graded = judgement.grade(find(run, root), exam, local.LocalBox(), sha256)
-    for flag in graded.flags:
-        output.say(f"FLAG: {flag}")
-    if json:
-        output.json_document(graded)
-        return
-    rows = [(name, group.passed, group.questions) for name, group in graded.by_category.items()]
-    output.out(f"{graded.run}: {graded.outcome}, {graded.passed} of {graded.questions} exactly right")
-    output.table("By category", ("category", "passed", "questions"), rows)
-    public = "no public score" if graded.public_score is None else f"public {graded.public_score:.1f}%"
-    output.out(f"hidden {graded.score:.1f}%, {public}")
-
-
-@app.command()
 def submissions(run: Run, root: Root = Path("runs"), json: output.AsJson = False) -> None:
     """List every submission of a run with its public score; public scores select nothing.
 
@@ -135,46 +107,6 @@ def track_show(
     rows = [(key, value) for key, value in as_builtins(chosen).items()]
     rows += [(f"pin: {key}", value) for key, value in document["pins"].items()]
     output.table(f"Track {chosen.name}", ("", ""), [(key, _plain(value)) for key, value in rows], left=2)
-
-
-@exam_app.callback()
-def exam() -> None:
-    """Build hidden exams."""
-
-
-@exam_app.command("build")
-def exam_build(
-    seed_file: Annotated[Path, typer.Option(help="A file with at least 16 secret bytes, readable by its owner only.")],
-    out: Annotated[Path, typer.Option(help="Where the exam goes: outside every git work tree.")],
-    questions: Annotated[int, typer.Option(help="How many questions.", min=1, max=10_000)] = 100,
-    json: output.AsJson = False,
-) -> None:
-    """Build a hidden exam from a secret seed (for now from toy families); publish its SHA-256, never the file.
-
-    Example: head -c 32 /dev/urandom > SECRET; chmod 600 SECRET; crucible ari exam build --seed-file SECRET --out EXAM
-    """
-    secret = read_bytes(seed_file, "a secret seed")
-    others = stat.S_IMODE(seed_file.stat().st_mode) & 0o077
-    if others:
-        raise BadConfig(
-            f"{seed_file} can be read or written by others (mode {stat.S_IMODE(seed_file.stat().st_mode):o})",
-            fix=f"chmod 600 {seed_file}",
-        )
-    version = tracks.load(tracks.BASE).protocol_version
-    exams.save_secret(out, toy.build_exam(secret, questions, version))
-    frozen = exams.load(out)
-    document = {
-        "path": str(out),
-        "sha256": frozen.sha256,
-        "questions": len(frozen.questions),
-        "categories": frozen.categories,
-        "protocol_version": version,
-    }
-    if json:
-        output.json_document(document)
-        return
-    output.table(f"Exam {out}", ("category", "questions"), frozen.categories.items())
-    output.out(f"{len(frozen.questions)} questions, protocol {version}. Publish only this: {frozen.sha256}")
 
 
 def _of(part: int | None, whole: int | None) -> str | None:

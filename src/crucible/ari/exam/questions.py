@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import stat
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -89,21 +90,26 @@ def encode(questions: Iterable[Question], header: Header | None = None) -> bytes
 
 def save_secret(path: Path, data: bytes) -> None:
     """Writes an exam for its owner's eyes only, never into a git work tree, never over another exam."""
-    folder = path.resolve().parent
-    for above in [folder, *folder.parents]:
-        if (above / ".git").exists():
-            raise BadConfig(
-                f"{path} is inside the git work tree {above}: a hidden exam never enters a repository",
-                fix="Choose a folder outside every repository.",
-            )
+    require_outside_git(path, "a hidden exam")
     if path.exists():
         with open_input(path, "an exam") as stream:
             if digest.of_stream(stream) == digest.of_bytes(data):
-                path.chmod(0o600)
+                path.chmod(stat.S_IMODE(path.stat().st_mode) & 0o600)  # a frozen exam stays read-only
                 return
-        raise BadConfig(f"{path} already holds another file", fix="Freeze the new exam beside the old one.")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise BadConfig(f"{path} already holds another file", fix="Put the new exam beside the old one.")
+    path.resolve().parent.mkdir(parents=True, exist_ok=True)
     write_bytes(path, data, mode=0o600)
+
+
+def require_outside_git(path: Path, what: str) -> None:
+    """Refuses a place that a repository could take in, through whatever links the path goes."""
+    target = path.resolve()
+    for above in target.parents:
+        if (above / ".git").exists():
+            raise BadConfig(
+                f"{path} is inside the git work tree {above}: {what} never enters a repository",
+                fix="Choose a folder outside every repository.",
+            )
 
 
 def _header(path: Path, line: bytes) -> Header:
