@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from crucible.contrast.topk import Index
+from crucible.contrast.mining.topk import Index
 
 DIM, NEAREST = 384, 100
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crucible.contrast import aggregate
-from crucible.contrast.aggregate import Outcome
-from crucible.contrast.conditions import Condition, Kind
 from crucible.contrast.exposure import status_of
-from crucible.contrast.mined import Calibration, MiningStats, PoolStats, Settings
+from crucible.contrast.mining.mined import Calibration, MiningStats, PoolStats, Settings
 from crucible.contrast.score import Scores
 from crucible.contrast.scoreboard import EvalHeader, Scoreboard, statistics
-from crucible.contrast.sweep import Sweep
+from crucible.contrast.sweeps import aggregate
+from crucible.contrast.sweeps.aggregate import Outcome
+from crucible.contrast.sweeps.conditions import Condition, Kind
+from crucible.contrast.sweeps.sweep import Sweep
 from crucible.contrast.tiers import TIERS
 from crucible.contrast.train.rundir import RunInfo
 from crucible.documents import write_json

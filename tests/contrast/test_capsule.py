@@ -14,11 +14,13 @@ import msgspec
 import pytest
 
 import tinyloop
-from crucible.contrast import capsule, capsule_file, capsule_verify, encode, evalset, evaluate, production, selection
-from crucible.contrast.capsule import About, File
-from crucible.contrast.capsule_verify import verify
-from crucible.contrast.selection import SeedResult, select
+from crucible.contrast import encode, evalset, evaluate
+from crucible.contrast.capsules import capsule, capsule_file, capsule_verify
+from crucible.contrast.capsules.capsule import About, File
+from crucible.contrast.capsules.capsule_verify import verify
 from crucible.contrast.settings import load, with_overrides
+from crucible.contrast.sweeps import production, selection
+from crucible.contrast.sweeps.selection import SeedResult, select
 from crucible.contrast.train.run import train
 from crucible.contrast.train.rundir import RunDir
 from crucible.documents import to_json

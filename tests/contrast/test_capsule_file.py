@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crucible.contrast import capsule_file
-from crucible.contrast.capsule_file import Limits
+from crucible.contrast.capsules import capsule_file
+from crucible.contrast.capsules.capsule_file import Limits
 from crucible.errors import BadData, IntegrityBroken
 
 names = st.lists(

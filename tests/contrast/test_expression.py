@@ -8,8 +8,20 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crucible.contrast.expression import And, Compare, Field, Listed, Not, Or, Truth, Value, fields, holds, printed
-from crucible.contrast.expression_text import MAX_DEPTH, parse
+from crucible.contrast.pooling.expression import (
+    And,
+    Compare,
+    Field,
+    Listed,
+    Not,
+    Or,
+    Truth,
+    Value,
+    fields,
+    holds,
+    printed,
+)
+from crucible.contrast.pooling.expression_text import MAX_DEPTH, parse
 from crucible.errors import BadConfig, BadData
 
 texts = st.text(st.characters(exclude_categories=()) | st.sampled_from("\\'\"`nu0 \n"), max_size=6)

@@ -20,12 +20,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crucible.contrast import encode, lineups, mine, read, textset
+from crucible.contrast import encode, read, textset
 from crucible.contrast.bundle import normalised, signature
-from crucible.contrast.candidates import Catalogue, Known, choose, text_rows
 from crucible.contrast.corpus import events as event_files
 from crucible.contrast.corpus.events import Event
-from crucible.contrast.mined import MiningStats, Settings, targets
+from crucible.contrast.mining import lineups, mine
+from crucible.contrast.mining.candidates import Catalogue, Known, choose, text_rows
+from crucible.contrast.mining.mined import MiningStats, Settings, targets
 from crucible.contrast.score import score
 from crucible.errors import BadConfig, BadData, Mistake
 
@@ -293,8 +294,9 @@ def test_order_of_events_and_size_of_parts_change_no_byte_but_the_seed_does(tmp_
 KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
-from crucible.contrast import encode, mine
-from crucible.contrast.mined import Settings, targets
+from crucible.contrast import encode
+from crucible.contrast.mining import mine
+from crucible.contrast.mining.mined import Settings, targets
 folder, after, seed = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 @contextlib.contextmanager
 def watch(what):

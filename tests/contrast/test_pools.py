@@ -14,13 +14,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.contrast import pool_merge, pool_split
 from crucible.contrast.bundle import Bundle, normalised
-from crucible.contrast.pool_filter import keep
-from crucible.contrast.pool_split import Request, nearest_sum
-from crucible.contrast.pool_stats import stats
-from crucible.contrast.poolfile import line_of
-from crucible.contrast.pools import POOLS, lemma_of, pool_of, tier_of
+from crucible.contrast.pooling import pool_merge, pool_split
+from crucible.contrast.pooling.pool_filter import keep
+from crucible.contrast.pooling.pool_split import Request, nearest_sum
+from crucible.contrast.pooling.pool_stats import stats
+from crucible.contrast.pooling.poolfile import line_of
+from crucible.contrast.pooling.pools import POOLS, lemma_of, pool_of, tier_of
 from crucible.contrast.read import read
 from crucible.errors import BadConfig, BadData, MachineryFailed
 from crucible.kernel import digest

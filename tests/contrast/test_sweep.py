@@ -16,12 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tinyloop
-from crucible.contrast import aggregate, conditions, sweep
-from crucible.contrast.aggregate import Outcome
-from crucible.contrast.conditions import Condition
 from crucible.contrast.config import Config
 from crucible.contrast.settings import load, with_overrides
-from crucible.contrast.sweep import Plan
+from crucible.contrast.sweeps import aggregate, conditions, sweep
+from crucible.contrast.sweeps.aggregate import Outcome
+from crucible.contrast.sweeps.conditions import Condition
+from crucible.contrast.sweeps.sweep import Plan
 from crucible.contrast.train.rundir import PoolExposure, RunDir, RunInfo
 from crucible.errors import BadConfig, Mistake
 from crucible.kernel import ledger, stats

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crucible.contrast import blas, topk
-from crucible.contrast.topk import Index, Nearest, similarities
+from crucible.contrast.mining import blas, topk
+from crucible.contrast.mining.topk import Index, Nearest, similarities
 
 
 def measured(query: np.ndarray, rows: np.ndarray) -> np.ndarray:

@@ -11,11 +11,12 @@ from crucible.cli import output
 from crucible.cli.overrides import DEFAULT, EXTRA, ConfigFile, configured
 from crucible.cli.progress import progress
 from crucible.cli.watching import watching
-from crucible.contrast import capsule, capsule_verify, conditions, production
-from crucible.contrast.capsule import About
-from crucible.contrast.capsule_verify import Report
-from crucible.contrast.production import Built
-from crucible.contrast.selection import Selection
+from crucible.contrast.capsules import capsule, capsule_verify
+from crucible.contrast.capsules.capsule import About
+from crucible.contrast.capsules.capsule_verify import Report
+from crucible.contrast.sweeps import conditions, production
+from crucible.contrast.sweeps.production import Built
+from crucible.contrast.sweeps.selection import Selection
 from crucible.errors import BadConfig
 from crucible.kernel import digest
 

@@ -11,8 +11,8 @@ from crucible.cli import output
 from crucible.cli.bundles import Seed
 from crucible.cli.progress import progress
 from crucible.contrast import encode
-from crucible.contrast.mine import mine as mine_events
-from crucible.contrast.mined import MiningStats, Settings, Targets, targets
+from crucible.contrast.mining.mine import mine as mine_events
+from crucible.contrast.mining.mined import MiningStats, Settings, Targets, targets
 
 app = typer.Typer(add_completion=False)
 

@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal
 import typer
 
 from crucible.cli import output
-from crucible.contrast import pool_filter, pool_merge, pool_split
-from crucible.contrast.pool_stats import PoolStats
-from crucible.contrast.pool_stats import stats as stats_of
-from crucible.contrast.poolfile import Manifest
+from crucible.contrast.pooling import pool_filter, pool_merge, pool_split
+from crucible.contrast.pooling.pool_stats import PoolStats
+from crucible.contrast.pooling.pool_stats import stats as stats_of
+from crucible.contrast.pooling.poolfile import Manifest
 from crucible.contrast.quarantine import Quarantine
 from crucible.errors import BadConfig
 

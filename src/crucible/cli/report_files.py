@@ -9,11 +9,11 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from crucible.board.render.reports.words import Fact, Finding
-from crucible.contrast import sweep as sweeps
 from crucible.contrast import versus
-from crucible.contrast.aggregate import Results
 from crucible.contrast.guardrails import Finding as Found
-from crucible.contrast.sweep import Sweep
+from crucible.contrast.sweeps import sweep as sweeps
+from crucible.contrast.sweeps.aggregate import Results
+from crucible.contrast.sweeps.sweep import Sweep
 from crucible.contrast.train.rundir import RunDir, RunInfo
 from crucible.contrast.versus import Loaded
 from crucible.documents import open_input, read_json

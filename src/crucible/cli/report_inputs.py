@@ -13,8 +13,8 @@ from crucible.board.render.reports.mining import Bar, Loss, MiningReport
 from crucible.board.render.reports.words import Fact
 from crucible.cli import report_files as files
 from crucible.cli import report_run, report_sweep
-from crucible.contrast.lineups import strength
-from crucible.contrast.mined import MiningStats
+from crucible.contrast.mining.lineups import strength
+from crucible.contrast.mining.mined import MiningStats
 from crucible.documents import read_json
 from crucible.errors import BadConfig, BadData
 

@@ -20,7 +20,7 @@ from crucible.board.render.reports.trajectory import Trajectory, Value
 from crucible.board.render.reports.words import Fact, Finding
 from crucible.cli import report_files as files
 from crucible.cli import report_run as runs
-from crucible.contrast.aggregate import Results, Row, SeedRow
+from crucible.contrast.sweeps.aggregate import Results, Row, SeedRow
 from crucible.contrast.tiers import TIERS
 from crucible.contrast.train.rundir import RunInfo
 from crucible.documents import as_builtins

@@ -15,12 +15,12 @@ from crucible.cli.overrides import DEFAULT, EXTRA, ConfigFile, configured
 from crucible.cli.pareto import Floors, floors_of, mark, recommend, spread
 from crucible.cli.progress import progress
 from crucible.cli.watching import watching
-from crucible.contrast import conditions
-from crucible.contrast.aggregate import Results, Row
-from crucible.contrast.conditions import Condition, Kind
 from crucible.contrast.config import Config
-from crucible.contrast.sweep import Plan
-from crucible.contrast.sweep import sweep as run_sweep
+from crucible.contrast.sweeps import conditions
+from crucible.contrast.sweeps.aggregate import Results, Row
+from crucible.contrast.sweeps.conditions import Condition, Kind
+from crucible.contrast.sweeps.sweep import Plan
+from crucible.contrast.sweeps.sweep import sweep as run_sweep
 from crucible.documents import as_builtins
 from crucible.errors import BadConfig
 

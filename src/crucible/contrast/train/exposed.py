@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from crucible.contrast.curriculum import Sampler
 from crucible.contrast.exposure import Exposure
-from crucible.contrast.pools import POOLS
+from crucible.contrast.pooling.pools import POOLS
 from crucible.contrast.train.rundir import PoolExposure
 
 

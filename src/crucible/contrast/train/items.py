@@ -17,10 +17,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from crucible.contrast import pools, textset, tiers
+from crucible.contrast import textset, tiers
 from crucible.contrast.bundle import Bundle, item_digest, normalised
 from crucible.contrast.config import Data
 from crucible.contrast.curriculum import Groups
+from crucible.contrast.pooling import pools
 from crucible.contrast.score import score
 from crucible.contrast.textset import NO_TIER, TextSet
 from crucible.contrast.tiers import TIERS

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from crucible.contrast.curriculum import Batch, Sampler
 from crucible.contrast.guardrails import Finding, Watch
-from crucible.contrast.pools import POOLS
+from crucible.contrast.pooling.pools import POOLS
 from crucible.contrast.progress import Progress
 from crucible.contrast.train.rundir import RunDir
 from crucible.documents import write_bytes

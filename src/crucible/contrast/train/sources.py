@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from crucible.contrast import evalset, pools
+from crucible.contrast import evalset
 from crucible.contrast.bundle import Bundle
 from crucible.contrast.config import Data
+from crucible.contrast.pooling import pools
 from crucible.contrast.read import BundleFile, require_file
 from crucible.errors import BadData, IntegrityBroken
 from crucible.kernel import digest

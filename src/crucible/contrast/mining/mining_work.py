@@ -18,7 +18,7 @@ from pathlib import Path
 
 import msgspec
 
-from crucible.contrast.mined import Result
+from crucible.contrast.mining.mined import Result
 from crucible.documents import write_bytes
 from crucible.errors import BadConfig, MachineryFailed, Mistake
 from crucible.kernel import digest

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from crucible.contrast.expression import (
+from crucible.contrast.pooling.expression import (
     NAME,
     ORDERED,
     WORDS,

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import get_num_threads, njit
 
-from crucible.contrast import blas
+from crucible.contrast.mining import blas
 from crucible.contrast.score_cpu import _LINE, _prefetch
 
 Rows = npt.NDArray[np.int32]

@@ -23,17 +23,18 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from crucible.contrast import encode, mined, read, textset
+from crucible.contrast import encode, read, textset
 from crucible.contrast.bundle import Bundle
-from crucible.contrast.candidates import Candidate, Catalogue, Chosen, Known, Pos, choose, key_of, text_rows
 from crucible.contrast.corpus import events as event_files
 from crucible.contrast.encode import Encoder
-from crucible.contrast.lineups import line_up
-from crucible.contrast.mined import Calibration, MiningStats, Result, Settings, Targets, Tested
-from crucible.contrast.mining_work import Work
+from crucible.contrast.mining import mined
+from crucible.contrast.mining.candidates import Candidate, Catalogue, Chosen, Known, Pos, choose, key_of, text_rows
+from crucible.contrast.mining.lineups import line_up
+from crucible.contrast.mining.mined import Calibration, MiningStats, Result, Settings, Targets, Tested
+from crucible.contrast.mining.mining_work import Work
+from crucible.contrast.mining.topk import Index, Rows, similarities
 from crucible.contrast.score import score
 from crucible.contrast.tiers import SMALL_TIER, TIERS
-from crucible.contrast.topk import Index, Rows, similarities
 from crucible.contrast.train import sources
 from crucible.documents import require_target
 from crucible.errors import BadConfig, BadData

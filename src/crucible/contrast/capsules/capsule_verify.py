@@ -23,15 +23,17 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crucible.contrast import capsule, encode, evalset, scoreboard, selection, versus
-from crucible.contrast.capsule import SEEDS, SELECTION, About
-from crucible.contrast.capsule_file import broken
+from crucible.contrast import encode, evalset, scoreboard, versus
+from crucible.contrast.capsules import capsule
+from crucible.contrast.capsules.capsule import SEEDS, SELECTION, About
+from crucible.contrast.capsules.capsule_file import broken
 from crucible.contrast.encode import Encoder
 from crucible.contrast.evalset import EvalSet
 from crucible.contrast.guardrails import Truths
 from crucible.contrast.progress import Progress
 from crucible.contrast.score import score
 from crucible.contrast.scoreboard import EvalHeader, TierStats
+from crucible.contrast.sweeps import selection
 from crucible.contrast.train import measure
 from crucible.contrast.train.rundir import RunDir, RunInfo
 from crucible.documents import read_json

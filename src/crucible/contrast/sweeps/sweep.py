@@ -21,15 +21,16 @@ from typing import Any
 import msgspec
 
 from crucible import engine
-from crucible.contrast import aggregate, settings
-from crucible.contrast.aggregate import Outcome, Results
-from crucible.contrast.conditions import Condition, Kind
+from crucible.contrast import settings
 from crucible.contrast.config import Config
 from crucible.contrast.progress import Progress
-from crucible.contrast.runjobs import Run, alone, environment, finished, trained
+from crucible.contrast.sweeps import aggregate
+from crucible.contrast.sweeps.aggregate import Outcome, Results
+from crucible.contrast.sweeps.conditions import Condition, Kind
+from crucible.contrast.sweeps.runjobs import Run, alone, environment, finished, trained
+from crucible.contrast.sweeps.truths import caveats, encode_once, item_counts, require_truths
 from crucible.contrast.train import sources
 from crucible.contrast.train.rundir import RunDir, placed
-from crucible.contrast.truths import caveats, encode_once, item_counts, require_truths
 from crucible.documents import as_builtins, read_json, to_json, write_bytes, write_json
 from crucible.errors import BadConfig, GuardrailTripped, SubjectFailed
 from crucible.kernel import digest, ledger

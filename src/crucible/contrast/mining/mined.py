@@ -19,9 +19,9 @@ from typing import Any
 import msgspec
 
 from crucible.contrast.bundle import NEGATIVE_SOURCES, normalised
-from crucible.contrast.candidates import Candidate, Catalogue, Chosen
 from crucible.contrast.corpus.build import Draft
-from crucible.contrast.lineups import STRENGTHS, strength
+from crucible.contrast.mining.candidates import Candidate, Catalogue, Chosen
+from crucible.contrast.mining.lineups import STRENGTHS, strength
 from crucible.contrast.tiers import TIERS
 from crucible.documents import write_json, writing
 from crucible.errors import BadConfig

@@ -16,8 +16,8 @@ from typing import Any
 import msgspec
 
 from crucible.contrast.bundle import signature
-from crucible.contrast.poolfile import Entry, Manifest, PoolFile, Written, line_of, publish, require_outputs
-from crucible.contrast.pools import POOLS, pool_of
+from crucible.contrast.pooling.poolfile import Entry, Manifest, PoolFile, Written, line_of, publish, require_outputs
+from crucible.contrast.pooling.pools import POOLS, pool_of
 from crucible.contrast.read import BundleFile, OnProblem
 from crucible.errors import BadConfig, BadData
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import msgspec
 
 from crucible import engine
-from crucible.contrast import capsule
-from crucible.contrast.capsule import SEEDS, SELECTION
+from crucible.contrast.capsules import capsule
+from crucible.contrast.capsules.capsule import SEEDS, SELECTION
 from crucible.contrast.config import Config
 from crucible.contrast.progress import Progress
-from crucible.contrast.runjobs import Run, alone, environment, finished, trained
-from crucible.contrast.selection import SeedResult, Selection, select
+from crucible.contrast.sweeps.runjobs import Run, alone, environment, finished, trained
+from crucible.contrast.sweeps.selection import SeedResult, Selection, select
+from crucible.contrast.sweeps.truths import encode_once, require_truths
 from crucible.contrast.train.rundir import RunDir, RunInfo, placed
-from crucible.contrast.truths import encode_once, require_truths
 from crucible.documents import require_target, to_json, write_bytes
 from crucible.errors import BadConfig
 

@@ -26,7 +26,7 @@ import numpy as np
 from crucible.contrast.bundle import Bundle, normalised
 from crucible.contrast.corpus.build import STYLES, Draft
 from crucible.contrast.corpus.events import Event
-from crucible.contrast.topk import Rows
+from crucible.contrast.mining.topk import Rows
 from crucible.errors import BadConfig
 
 Pos = str | None

@@ -11,8 +11,8 @@ import msgspec
 
 from crucible.contrast.bundle import Bundle, signature
 from crucible.contrast.check import Spread
-from crucible.contrast.poolfile import PoolFile
-from crucible.contrast.pools import POOLS, lemma_of, pool_of, tier_of
+from crucible.contrast.pooling.poolfile import PoolFile
+from crucible.contrast.pooling.pools import POOLS, lemma_of, pool_of, tier_of
 from crucible.contrast.read import OnProblem
 from crucible.contrast.tiers import TIERS
 from crucible.kernel.stats import quantile

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from numba import njit
 
-from crucible.contrast.topk import Offsets, Reals, Rows
+from crucible.contrast.mining.topk import Offsets, Reals, Rows
 
 ULTRA, MID, LOW = 0.8, 0.5, 0.2
 STRENGTHS = ("ultra", "mid", "low", "none")

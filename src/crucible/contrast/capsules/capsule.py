@@ -18,8 +18,9 @@ from pathlib import Path
 import msgspec
 
 import crucible
-from crucible.contrast import capsule_file, evalset, scoreboard
-from crucible.contrast.capsule_file import Limits, broken
+from crucible.contrast import evalset, scoreboard
+from crucible.contrast.capsules import capsule_file
+from crucible.contrast.capsules.capsule_file import Limits, broken
 from crucible.contrast.scoreboard import Scoreboard
 from crucible.contrast.train.rundir import RunDir, RunInfo
 from crucible.documents import new_folder, require_target, to_json

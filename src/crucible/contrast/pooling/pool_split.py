@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from crucible.contrast.bundle import Bundle, normalised, signature
-from crucible.contrast.poolfile import Entry, Manifest, PoolFile, Written, copied, publish, require_outputs
-from crucible.contrast.pools import lemma_of
+from crucible.contrast.pooling.poolfile import Entry, Manifest, PoolFile, Written, copied, publish, require_outputs
+from crucible.contrast.pooling.pools import lemma_of
 from crucible.contrast.read import OnProblem
 from crucible.errors import BadConfig, BadData
 

@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from crucible.contrast import expression as tree
 from crucible.contrast.bundle import Bundle, normalised, signature
-from crucible.contrast.expression_text import parse
-from crucible.contrast.poolfile import Manifest, PoolFile, Written, copied, publish, require_outputs
-from crucible.contrast.pools import POOLS, lemma_of, pool_of, tier_of
+from crucible.contrast.pooling import expression as tree
+from crucible.contrast.pooling.expression_text import parse
+from crucible.contrast.pooling.poolfile import Manifest, PoolFile, Written, copied, publish, require_outputs
+from crucible.contrast.pooling.pools import POOLS, lemma_of, pool_of, tier_of
 from crucible.contrast.read import OnProblem
 from crucible.contrast.tiers import TIERS
 from crucible.errors import BadConfig, BadData

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
-from crucible.contrast.conditions import Condition, Kind
 from crucible.contrast.guardrails import Finding, Point, cliff
+from crucible.contrast.sweeps.conditions import Condition, Kind
 from crucible.contrast.train.rundir import METRICS, RunInfo
 from crucible.errors import BadData
 from crucible.kernel import stats

@@ -1,0 +1,1 @@
+"""A finished run <-> one file that anyone can verify."""

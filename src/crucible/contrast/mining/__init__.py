@@ -1,0 +1,1 @@
+"""Candidates x line-ups -> organic tier-3 bundles; read mine.py first."""

@@ -1,0 +1,1 @@
+"""Pools of bundles: which a bundle is in, merging, splitting, filtering, counting."""

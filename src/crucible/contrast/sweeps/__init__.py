@@ -1,0 +1,1 @@
+"""Conditions x seeds -> runs -> one table; read sweep.py first."""
