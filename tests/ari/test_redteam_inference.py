@@ -84,6 +84,8 @@ def test_the_search_finds_an_exam_that_lies_about(box: BwrapBox, tmp_path: Path)
 
 
 def test_a_verdict_is_broken_where_the_machinery_fails(box: BwrapBox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(options, "_world", lambda shape: {"user_namespace": False, "scratch": {"/nowhere": 1}})
+    monkeypatch.setattr(
+        options, "_world", lambda shape: {"user_namespace": False, "scratch": {"/nowhere": 1}, "kept": {"/nowhere": []}}
+    )
     row = inference.run_one(inference.ATTACKS[0], box)
     assert row.verdict == "broken" and "could not make a world" in row.observed

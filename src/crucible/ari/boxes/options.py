@@ -112,7 +112,8 @@ def _world(shape: Shape) -> dict[str, object]:
     return {
         "uid": QUESTION_UID,
         "user_namespace": bool(os.geteuid()),
-        "scratch": {name: size for name, size in sizes.items() if not _holds_python(name)},
+        "scratch": sizes,
+        "kept": {name: _python_under(name) for name in sizes},
         "filter": base64.b64encode(seccomp.program(families=seccomp.LOCAL_FAMILIES, apart=True)).decode(),
     }
 
@@ -147,9 +148,6 @@ def _python() -> Iterator[str]:
         yield from ("--ro-bind", str(path), str(path))
     for folder in found.hidden:
         yield from ("--remount-ro", str(folder))
-    for name in _SCRATCH:
-        if _holds_python(name):
-            yield from ("--remount-ro", name)
 
 
 def _own(job: Job) -> Iterator[str]:
@@ -167,6 +165,6 @@ def _parents(path: Path) -> Iterator[str]:
             yield from ("--perms", "0755", "--dir", str(above))
 
 
-def _holds_python(name: str) -> bool:
-    """A Python under /tmp must stay visible: there that folder is read-only, and no question gets a fresh one."""
-    return any(path.is_relative_to(name) for path in runtime().parts)
+def _python_under(name: str) -> list[str]:
+    """Folders of a scratch space that a Python lives in: a fresh space must show them again."""
+    return sorted({path.relative_to(name).parts[0] for path in runtime().parts if path.is_relative_to(name)})

@@ -37,7 +37,7 @@ World = dict[str, Any]
 LIBC = ctypes.CDLL(None, use_errno=True)
 NAMESPACES = 0x08000000 | 0x20000000 | 0x40000000  # IPC, processes (of the children), network
 NEW_USER, NEW_MOUNTS = 0x10000000, 0x00020000
-NOSUID, NODEV, NOEXEC, PRIVATE = 2, 4, 8, 0x4000 | 0x40000
+NOSUID, NODEV, NOEXEC, BIND, RECURSIVE, PRIVATE = 2, 4, 8, 0x1000, 0x4000, 0x4000 | 0x40000
 SET_DUMPABLE, SET_SECCOMP, CAPBSET_DROP, SET_SUBREAPER, NO_NEW_PRIVS, AMBIENT = 4, 22, 24, 36, 38, 47
 
 
@@ -231,7 +231,12 @@ def make_world(world: World) -> None:
     checked(LIBC.unshare(NEW_MOUNTS))  # not before: the relay needs the /proc that it has
     mount("none", "/", "", PRIVATE)
     for place, size in world["scratch"].items():
+        kept = [(name, os.open(f"{place}/{name}", os.O_PATH)) for name in world["kept"][place]]
         mount("tmpfs", place, "tmpfs", NOSUID | NODEV, f"mode=1777,size={size}")
+        for name, fd in kept:  # a Python that was installed under /tmp, read-only as it was
+            os.mkdir(f"{place}/{name}")  # noqa: PTH102
+            mount(f"/proc/self/fd/{fd}", f"{place}/{name}", "", BIND | RECURSIVE)
+            os.close(fd)
     try:
         mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC, "subset=pid")
     except OSError:  # a kernel before 5.8
