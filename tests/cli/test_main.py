@@ -271,7 +271,7 @@ def test_sigterm_unwinds_and_exits_143(tmp_path: Path) -> None:
     assert "Traceback" not in err
 
 
-@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_a_real_command_that_waits_for_its_input_can_be_stopped(
     tmp_path: Path, number: signal.Signals, expected: int
 ) -> None:

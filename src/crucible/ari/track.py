@@ -59,6 +59,7 @@ class Track(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     load_limit_s: float
     question_limit_s: float
     grade_limit_s: float
+    """For one sitting through all questions: the one that decides, and each one after it that only flags or measures."""
 
 
 def shipped() -> tuple[str, ...]:

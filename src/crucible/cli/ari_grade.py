@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -42,6 +43,7 @@ def grade(
 
     Example: crucible ari grade runs/RUN --exam /safe/EXAM
     """
+    _require_digest(sha256)
     graded = judgement.grade(find(run, root), exam, chosen_box(box), sha256, output.say)
     _say_flags(graded.flags)
     if json:
@@ -67,6 +69,7 @@ def grade_bundle(
 
     Example: crucible ari grade-bundle B.tar.gz --exam /safe/EXAM --sha256 PUBLISHED
     """
+    _require_digest(sha256)
     graded = outside.grade_bundle(bundle, exam, tracks.load(track), chosen_box(box), sha256, ledger, output.say)
     _say_flags(graded.flags)
     if json:
@@ -85,6 +88,18 @@ def chosen_box(name: str) -> Box:
     if name == "bwrap":
         return bwrap.BwrapBox()
     raise BadConfig(f"there is no box {name!a}", fix="Give --box bwrap, or --box local, which isolates nothing.")
+
+
+def _require_digest(sha256: str | None) -> None:
+    """A published digest that is none is a slip of the hand; none at all is said, because then nothing was compared."""
+    if sha256 is None:
+        output.say(
+            "note: no published digest was given (--sha256), so nobody knows that this is the exam that was published"
+        )
+    elif not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
+        raise BadConfig(
+            f"--sha256 {sha256!a} is not 64 hexadecimal digits", fix="Give the SHA-256 as `exam freeze` printed it."
+        )
 
 
 def _say_flags(flags: Sequence[str]) -> None:

@@ -42,8 +42,8 @@ COMMANDS = {
     "train": ("crucible.cli.train", "Train on a curriculum of tiers and pools, with guardrails."),
 }
 
-INTERRUPTED, TERMINATED, PIPE_CLOSED = 130, 143, 141
-"""What a shell shows for a process ended by SIGINT, SIGTERM and SIGPIPE."""
+INTERRUPTED, PIPE_CLOSED = 130, 141
+"""What a shell shows for a process ended by SIGINT and SIGPIPE; SIGTERM and SIGHUP are 143 and 129."""
 
 
 class Commands(click.Group):
@@ -78,6 +78,8 @@ def root() -> None:
 def main(arguments: list[str] | None = None) -> NoReturn:
     args = sys.argv[1:] if arguments is None else arguments
     signal.signal(signal.SIGTERM, _terminate)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks for exactly that
+        signal.signal(signal.SIGHUP, _terminate)
     sys.exit(_run(args))
 
 
@@ -119,5 +121,5 @@ def _run(args: list[str]) -> int:
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    """SIGTERM unwinds the stack, so that drafts are removed and boxes are closed on the way out."""
-    raise SystemExit(TERMINATED)
+    """SIGTERM and a closed terminal unwind the stack, so that drafts are removed and boxes are closed on the way out."""
+    raise SystemExit(128 + signum)
