@@ -67,3 +67,8 @@ def test_items_may_stand_elsewhere(crucible, run, tmp_path):
 def test_a_mistake_is_named(crucible, run, arguments, code, said):
     ran = crucible("exposure", *arguments, cwd=run)
     assert ran.code == code and said in ran.err and "Traceback" not in ran.err
+
+
+def test_a_log_that_is_not_there_is_the_file_that_is_named(crucible, tmp_path):
+    refused = crucible("exposure", "--log", tmp_path / "gone.jsonl")
+    assert refused.code == 3 and "gone.jsonl: no such file" in refused.err

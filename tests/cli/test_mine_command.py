@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 from pathlib import Path
@@ -89,3 +90,15 @@ def test_what_cannot_be_meant_is_refused_with_its_exit_code_and_nothing_is_writt
     assert ran.code == code and said in ran.json["error"]["message"] + ran.json["error"]["fix"], ran.err
     assert "Traceback" not in ran.err
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == ["e.jsonl"]
+
+
+def test_compressed_events_give_the_same_bytes_and_damaged_ones_are_named(crucible, tmp_path):
+    source = events(tmp_path / "e.jsonl", senses=60)
+    (tmp_path / "e.jsonl.gz").write_bytes(gzip.compress(source.read_bytes()))
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(source.read_bytes())[:-200])
+    asked = ("--model", "hashing", "--threshold", "0.2", "--seed", "42")
+    for name in ("e.jsonl", "e.jsonl.gz"):
+        assert crucible("mine", "--events", tmp_path / name, "--output", tmp_path / f"{name}.out", *asked).code == 0
+    assert (tmp_path / "e.jsonl.out").read_bytes() == (tmp_path / "e.jsonl.gz.out").read_bytes()
+    refused = crucible("mine", "--events", tmp_path / "cut.jsonl.gz", "--output", tmp_path / "o", *asked)
+    assert refused.code == 3 and "cut.jsonl.gz" in refused.err and "damaged" in refused.err

@@ -44,11 +44,21 @@ def test_wrong_questions_are_answered_before_anything_is_trained(crucible, proje
         (["ratio", "--ratios", "85_10_5", "--config", project], "--output-dir"),
         (["ratio", "--ratios", "85_10_5", "--data.organic_eval", "null", *out], "crucible pool split"),
         (["ratio", "--ratios", "85_10_5", "--parallel", "0", *out], "--parallel"),
+        (["ratio", "--ratios", "85_10_5", "--floor", "nope=1", *out], "They have: frozen_tier3"),
     ):
         done = crucible("sweep", *arguments)
         assert (done.code, "Traceback" in done.err) == (2, False), done.err
         assert said in done.err, done.err
     assert not (tmp_path / "S").exists()
+
+
+@pytest.mark.slow
+def test_a_sweep_in_which_every_run_was_stopped_fails_and_has_no_frontier(crucible, project, tmp_path):
+    command = ["sweep", "ratio", "--config", project, "--ratios", "85_10_5", "--seeds", "1", "--training.steps", "2"]
+    command += ["--training.batch_size", "1", "--check-guardrails", "--output-dir", tmp_path / "S"]
+    done = crucible(*command, "--json")
+    assert done.code == 1 and "no condition gave a result" in done.json["error"]["message"], done.err
+    assert crucible("pareto", tmp_path / "S", "--json").code == 3
 
 
 @pytest.mark.slow

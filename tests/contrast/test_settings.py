@@ -163,3 +163,13 @@ def test_any_value_at_any_key_is_taken_or_refused_never_a_crash(key: str, value:
     else:
         assert settings.problems(found) == []
         msgspec.json.encode(found)
+
+
+def test_what_is_wrong_on_the_command_line_is_not_blamed_on_the_file(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "training: {steps: 5}\n", training__steps="abc").startswith("command line: training.steps")
+    assert "crucible.yaml: training.batch_size" in refusal(tmp_path, "training: {batch_size: 0}\n", training__steps="7")
+
+
+def test_a_parent_that_is_missing_is_named_with_the_file_that_extends_it(tmp_path: Path) -> None:
+    message = refusal(tmp_path, "extends: gone.yaml\n")
+    assert "crucible.yaml: extends" in message and "gone.yaml" in message

@@ -29,6 +29,7 @@ def validate(ctx: typer.Context, file: File = DEFAULT, json: output.AsJson = Fal
     """
     config = configured(file, ctx.args)
     settings.require_files(config)
+    encode.by_name(config.model.encoder, config.device.type)
     found = {"file": str(file), "valid": True, "inputs": _inputs(config)}
     if json:
         output.json_document(found)

@@ -13,7 +13,7 @@ from crucible.board import pareto as board
 from crucible.board.pareto import Configuration, Place, Recommendation
 from crucible.cli import output
 from crucible.documents import read_json
-from crucible.errors import BadConfig
+from crucible.errors import BadConfig, BadData
 from crucible.kernel import stats
 from crucible.kernel.stats import Summary
 
@@ -53,6 +53,10 @@ def pareto(
     for metric in (x, y, *floors):
         if known and metric not in known:
             raise BadConfig(f"no row of {file} has a metric {metric!r}", fix=f"They have: {', '.join(known)}.")
+    if not configurations:
+        raise BadData.at(
+            file, "holds no row: no run of this sweep gave a result", fix="Sweep again with other settings."
+        )
     places = board.analyse(configurations, x, y, floors)
     if json:
         output.json_document([_plain(place, x, y) for place in places])

@@ -21,8 +21,9 @@ from crucible.contrast.sweeps.aggregate import Results, Row
 from crucible.contrast.sweeps.conditions import Condition, Kind
 from crucible.contrast.sweeps.sweep import Plan
 from crucible.contrast.sweeps.sweep import sweep as run_sweep
+from crucible.contrast.train.rundir import METRICS
 from crucible.documents import as_builtins
-from crucible.errors import BadConfig
+from crucible.errors import BadConfig, SubjectFailed
 
 app = typer.Typer(
     add_completion=False, no_args_is_help=True, help="Train conditions x seeds, measure both truths, recommend one."
@@ -124,6 +125,9 @@ def _run(kind: Kind, config: Config, conditions_of: Callable[[Config], list[Cond
     if out is None:
         raise BadConfig("there is no place for the sweep", fix="Give --output-dir DIR, or set experiment.output_dir.")
     floors = floors_of(asked.floor)
+    for metric in floors:
+        if metric not in METRICS:
+            raise BadConfig(f"--floor {metric}: no run has that metric", fix=f"They have: {', '.join(METRICS)}.")
     plan = Plan(
         kind=kind,
         config=config,
@@ -140,10 +144,16 @@ def _run(kind: Kind, config: Config, conditions_of: Callable[[Config], list[Cond
 
     with progress("encoding") as encoding, watching("runs") as on_event:
         found = run_sweep(plan, out, judge, parallel=asked.parallel, on_event=on_event, encoding=encoding)
-    if asked.json:
-        output.json_document(found)
-    else:
+    if not asked.json:
         _print(found, floors)
+    elif found.rows:
+        output.json_document(found)
+    if not found.rows:
+        reasons = "; ".join(f"{one.condition}: {'; '.join(one.reasons)}" for one in found.failed)
+        raise SubjectFailed(
+            f"no condition gave a result: {reasons}",
+            fix=f"Change the settings and sweep into a new folder; {out} keeps what was tried.",
+        )
     output.say(f"written to {out}; look at it: crucible report --type pareto --results-dir {out} --output pareto.html")
 
 

@@ -93,7 +93,7 @@ class BundleFile:
         line_format: AnyFormat | None = None
         position = self.before
         with open_input(self.path, "a bundle file") as raw_stream:
-            self.compression, stream = _decompressed(self.path, raw_stream)
+            self.compression, stream = decompressed(self.path, raw_stream)
             for number, raw in _lines(self.path, stream):
                 if len(raw) > MAX_LINE:
                     self._report(
@@ -157,7 +157,7 @@ def plan(path: Path, pieces: int) -> Plan | None:
     if path.is_dir():
         return None
     with open_input(path, "a bundle file") as stream:
-        kind, lines = _decompressed(path, stream)
+        kind, lines = decompressed(path, stream)
         if kind == "parquet":
             return None
         first = lines.readline(MAX_LINE + 1)
@@ -180,7 +180,7 @@ def lines_in(chosen: Plan, begin: int, end: int) -> Iterator[list[AnyLine]]:
     """The decoded lines of one range in large chunks."""
     line_format = formats.BY_NAME[chosen.format]
     with open_input(chosen.path, "a bundle file") as stream:
-        lines = _decompressed(chosen.path, stream)[1]
+        lines = decompressed(chosen.path, stream)[1]
         lines.seek(begin) if not chosen.compressed else lines.read(begin)
         left = end - begin if end >= 0 else 1 << 62
         while left > 0:
@@ -202,7 +202,7 @@ def _line_end(stream: BinaryIO, place: int) -> int:
     return stream.tell()
 
 
-def _decompressed(path: Path, stream: BinaryIO) -> tuple[str, BinaryIO]:
+def decompressed(path: Path, stream: BinaryIO) -> tuple[str, BinaryIO]:
     """By the first bytes, not by the name: a name can lie."""
     start = stream.read(4)
     stream.seek(0)

@@ -97,6 +97,7 @@ class _Expected:
 
 def realised(log: Path, items: Path | None = None) -> Report:
     """`items` is items.jsonl beside the log if not given; expectations come from config.yaml or run.json beside the log."""
+    open_input(log, "a training log").close()
     beside = items or log.with_name("items.jsonl")
     known = list(_items(beside))
     seen, steps, batch_size, torn = _counted(log, known)

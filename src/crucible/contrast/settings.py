@@ -11,6 +11,7 @@ that is not set and a number that is no number are errors.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import os
 import re
@@ -41,9 +42,14 @@ _PATHS = (
 def load(path: Path, overrides: Mapping[str, str] | None = None) -> Config:
     """The configuration of a file with `section.key` overrides as they stand on a command line; validated."""
     tree = _read(path, ())
+    whole = copy.deepcopy(tree)
     for key, text in (overrides or {}).items():
-        _set(tree, key, _yaml(text, f"--{key}"))
-    return _checked(tree, str(path))
+        _set(whole, key, _yaml(text, f"--{key}"))
+    try:
+        return _checked(whole, str(path))
+    except BadConfig:
+        _checked(tree, str(path))  # raises where the file itself is wrong; otherwise it is the command line
+        return _checked(whole, "command line")
 
 
 def with_overrides(config: Config, values: Mapping[str, Any]) -> Config:
@@ -155,6 +161,8 @@ def _read(path: Path, above: tuple[Path, ...]) -> dict[str, Any]:
         if not isinstance(parent, str):
             raise BadConfig(f"{path}: extends: {parent!r} is no path", fix="extends: base.yaml")
         name = _substituted(parent, str(path), "extends")
+        if not (path.parent / name).is_file():
+            raise BadConfig(f"{path}: extends: {path.parent / name} is no file", fix="A path relative to this file.")
         merged = _merged(merged, _read(path.parent / name, (*above, resolved)))
     return _merged(merged, tree)
 

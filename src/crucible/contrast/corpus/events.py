@@ -16,7 +16,7 @@ from typing import IO, Literal
 import msgspec
 
 from crucible.contrast.formats import field_of
-from crucible.contrast.read import MAX_LINE, UNREADABLE
+from crucible.contrast.read import BROKEN, MAX_LINE, UNREADABLE, decompressed
 from crucible.documents import open_input
 from crucible.errors import BadData
 
@@ -78,9 +78,16 @@ def read(path: Path) -> list[Event]:
 def _events(path: Path) -> Iterator[Event]:
     decoder = msgspec.json.Decoder(_Line)
     first_line: dict[str, int] = {}
-    with open_input(path, "a file of events") as stream:
-        number = 0
-        while raw := stream.readline(MAX_LINE + 1):
+    with open_input(path, "a file of events") as packed:
+        stream, number = decompressed(path, packed)[1], 0
+        while True:
+            try:
+                raw = stream.readline(MAX_LINE + 1)
+            except BROKEN as error:
+                problem = f"the compressed data breaks off or is damaged ({error})"
+                raise BadData.at(path, problem, fix="Copy or compress the file again.", line=number + 1) from None
+            if not raw:
+                return
             number += 1
             if len(raw) > MAX_LINE:
                 raise BadData.at(path, f"is longer than {MAX_LINE} bytes", fix="One event a line.", line=number)

@@ -65,6 +65,9 @@ def train(
         raise BadConfig(
             "training needs the package torch, which is not installed", fix="pip install 'crucible-ml[torch]'"
         )
+    encode.by_name(config.model.encoder, config.device.type)  # a wrong name or device leaves no folder behind
+    if config.device.type not in ("auto", "cpu"):
+        choose_device(config.device.type)
     data = sources.digests(config.data)
     with _alone(out) as run:
         info = _opened(run, config, seed, data)
