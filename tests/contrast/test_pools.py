@@ -441,7 +441,7 @@ def replaced(found: Bundle, kind: str) -> Bundle:
 
 
 def test_sources_and_event_ids_survive_a_merge(tmp_path):
-    source = Path(pool_merge.__file__).parent / "sample" / "bundles.jsonl"
+    source = Path(pool_merge.__file__).parents[1] / "sample" / "bundles.jsonl"
     some = tmp_path / "some.jsonl"
     some.write_bytes(b"".join(source.open("rb").readlines()[:50]))
     pool_merge.merge([some], tmp_path / "m.jsonl")

@@ -109,6 +109,8 @@ def test_an_unknown_override_is_refused_with_the_nearest_known(tmp_path: Path) -
         ("curriculum: {tier_probabilities: [0.5, 0.3, 0.1]}\n", "curriculum.tier_probabilities"),
         ("curriculum: {tier3_ratios: {legacy: 0.5}}\n", "curriculum.tier3_ratios"),
         ("device: {type: tpu}\n", "device.type"),
+        ("curriculum: {mode: phasd}\n", "it is one of uniform, phased, phased_v2"),
+        ("device: {precision: fp8}\n", "it is one of fp32, bf16"),
         ("data: !!python/object/apply:os.system [ls]\n", "is not YAML"),
         ("a: &a [1,1,1,1,1,1,1,1,1]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b]\n"
          "d: &d [*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d]\n", "too large"),

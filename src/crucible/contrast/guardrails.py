@@ -266,7 +266,8 @@ def overridable(names: Iterable[str]) -> list[str]:
     for name in names:
         if name.lower() not in known:
             near = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.3)
-            hint = f"; did you mean {near[0]}?" if near else ""
+            shown = [one.upper() if one.upper() in NAMES else one for one in near]
+            hint = f"; did you mean {shown[0]}?" if shown else ""
             listed = ", ".join(f"{key} ({value})" for key, value in NAMES.items())
             raise BadConfig(f"no guardrail is called {name!r}{hint}", fix=f"Known: {listed}.")
         found.append(known[name.lower()])

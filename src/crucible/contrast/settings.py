@@ -17,7 +17,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 import yaml
@@ -236,6 +236,15 @@ def _keys(shape: type, before: str) -> list[str]:
     return found
 
 
+def _choices(key: str) -> list[str]:
+    """The words that a key may have; none where it takes something else."""
+    shape: Any = Config
+    for name in key.split("."):
+        shape = get_type_hints(shape).get(name) if _is_block(shape) else None
+    inner = [shape, *get_args(shape)]
+    return [str(word) for one in inner if get_origin(one) is Literal for word in get_args(one)]
+
+
 def _is_block(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, msgspec.Struct)
 
@@ -291,6 +300,8 @@ def _checked(tree: dict[str, Any], where: str) -> Config:
         at = _AT.search(str(error))
         problem = str(error)[: at.start()] if at else str(error)
         key = at["key"] if at else "configuration"
+        known = _choices(key)
+        problem += f"; it is one of {', '.join(known)}" if known else ""
         raise BadConfig(f"{where}: {key}: {problem}", fix=_FIX, facts={"guardrail": "G2", "key": key}) from None
     found = problems(config)
     if found:

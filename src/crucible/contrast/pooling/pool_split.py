@@ -129,11 +129,14 @@ def _drawn(joined: _Joined, request: Request) -> set[int]:
     shape = f"{total} bundles in {len(joined.groups)} groups by {request.by}, {len(sizes)} after joining shared texts"
     if len(sizes) < 2:
         raise BadData(
-            f"cannot be split: {shape}", fix="Add bundles of other senses, or remove texts that recur.", facts=facts
+            f"cannot be split: {shape}",
+            fix="Add bundles of other senses, remove texts that recur, or give --allow-shared-senses.",
+            facts=facts,
         )
     order = sorted(sizes, key=lambda key: hashlib.sha256(f"pool split {request.seed} {key}".encode()).digest())
     reached, taken = nearest_sum([sizes[key] for key in order], target)
-    if not target / _FACTOR <= reached <= target * _FACTOR:
+    left, wanted = total - reached, total - target  # the training side is held to the same
+    if not (target / _FACTOR <= reached <= target * _FACTOR and wanted / _FACTOR <= left <= wanted * _FACTOR):
         raise BadData(
             f"no holdout near {request.fraction:g} of the bundles: whole groups allow {reached} of {total} "
             f"({reached / total:.3f}); {shape}, the largest holds {largest}",
