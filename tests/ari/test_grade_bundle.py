@@ -172,7 +172,8 @@ def test_the_limits_of_a_track_file_hold(grade: Grade, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_torch_works_in_the_jail(grade: Grade, tmp_path: Path, exam: Path) -> None:
-    pytest.importorskip("torch")
+    import torch
+
     code = """
 import os, sys
 import numpy, torch
@@ -187,7 +188,6 @@ class Model:
             self.layer(torch.randn(8, 64))
             return self.table[prefix[-1]]
 """
-    torch = sys.modules.get("torch") or __import__("torch")
     data = io.BytesIO()
     torch.save(torch.eye(256), data)
     folder = write_bundle(tmp_path / "source", code)

@@ -195,7 +195,8 @@ def test_a_model_that_does_not_is_flagged_and_scored_as_earned(tmp_path: Path, r
 
 
 def test_formats_in_wide_use_still_load_after_shuffling(tmp_path: Path) -> None:
-    torch = pytest.importorskip("torch")
+    import torch
+
     array = np.arange(5000, dtype=np.float32)
     np.save(tmp_path / "a.npy", array)
     np.savez(tmp_path / "b.npz", w=array, v=array[:70])

@@ -11,7 +11,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,9 +21,6 @@ from crucible.ari import runner
 from crucible.ari.artefact import pack
 from crucible.ari.submit import artefact_limits
 from crucible.ari.track import BRIEF, load
-
-np = pytest.importorskip("numpy")
-torch = pytest.importorskip("torch")
 
 STARTER, TEXT = BRIEF / "starter", BRIEF / "text.txt"
 

@@ -12,6 +12,7 @@ import pytest
 
 from browser import loop_sample as sample
 from conftest import Ran
+from crucible.board.render import outline as outlines
 from crucible.cli import report_inputs
 from crucible.errors import BadConfig, BadData, CrucibleError, IntegrityBroken
 
@@ -191,7 +192,9 @@ def test_a_sweep_whose_runs_were_removed_still_has_its_reports(tmp_path: Path) -
     folder = sample.sweep(tmp_path / "s", {"a": (0.9, 0.3, 0.1), "b": (0.6, 0.2, 0.13)}, seeds=(1, 2), run_steps=5)
     (folder / "runs").rename(tmp_path / "gone")
     for kind in ("summary", "pareto", "dilution"):
-        report_inputs.read(kind, folder, {})
+        _, outline = report_inputs.read(kind, folder, {})
+        page = outlines.html(outline)
+        assert ">a<" in page and ">b<" in page, kind
 
 
 def test_a_floor_belongs_to_a_pareto_report(root: Path) -> None:

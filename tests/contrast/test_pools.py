@@ -271,7 +271,9 @@ def test_lines_are_copied_byte_for_byte_from_every_kind_of_file(tmp_path, packed
 
 
 def test_bundles_from_columns_are_written_as_flat_strings(tmp_path):
-    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    import pyarrow as arrow
+    from pyarrow import parquet
+
     table = arrow.table(
         {
             "anchor": [f"a{i}" for i in range(8)],

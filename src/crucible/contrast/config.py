@@ -32,7 +32,7 @@ class Model(_Block, frozen=True):
     hidden: int = 0
     """Width of the head's hidden layer; 0 is a plain linear map."""
     temperature: float = 0.5
-    """Of the contrastive loss. Lower ones learn the training bundles by heart sooner: docs/results/wordnet.md."""
+    """Of the contrastive loss. Lower ones learn the training bundles by heart sooner: docs/LOG.md."""
     in_batch_negatives: bool = True
     max_negatives: int = 16
     """At most this many of a bundle's own negatives in one step, drawn anew each time; 0 for all of them."""
