@@ -389,8 +389,9 @@ def method(work: Path) -> str:
         "- The t-test has the three seeds against one number, because the base encoder has no seeds; McNemar is over items, "
         "one seed at a time.\n"
         "- Learning rate and temperature were chosen after about thirty exploratory runs had been looked at "
-        "**on these same holdouts** (docs/LOG.md), and no third, untouched set was kept. The p-values say that the seeds agree and that "
-        "placebo training does not do it; they are not corrected for that choice, so expect less on fresh data.\n"
+        "**on these same holdouts** (docs/LOG.md), and no third, untouched set was kept. "
+        "The p-values say that the seeds agree and that placebo training does not do it; "
+        "they are not corrected for that choice, so expect less on fresh data.\n"
     )
 
 
